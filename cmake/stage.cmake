@@ -16,11 +16,28 @@ function(orrery_precompile TARGET)
   endif()
 endfunction()
 
+# Where everything is built at once (CMAKE_UNITY_BUILD, which ./run and ./test set), the files of one folder
+# are compiled as one, for less than half the CPU time. So names in anonymous namespaces differ within a folder.
+function(orrery_fold TARGET)
+  set_target_properties(${TARGET} PROPERTIES UNITY_BUILD_MODE GROUP)
+  if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${TARGET} PRIVATE -Wno-subobject-linkage)  # takes included .cc files for headers
+  endif()
+  foreach(source IN LISTS ARGN)
+    cmake_path(ABSOLUTE_PATH source OUTPUT_VARIABLE path)
+    cmake_path(GET path PARENT_PATH folder)
+    cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+    string(MAKE_C_IDENTIFIER "${folder}" folder)
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${folder}")
+  endforeach()
+endfunction()
+
 # orrery_test(NAME SOURCE...): a test program.
 function(orrery_test NAME)
   add_executable(${NAME} ${ARGN})
   target_link_libraries(${NAME} PRIVATE GTest::gtest_main GTest::gmock)
   orrery_precompile(${NAME} ${ARGN})
+  orrery_fold(${NAME} ${ARGN})
   # Only where it is used, so that ccache serves other checkouts, too.
   foreach(source IN LISTS ARGN)
     file(STRINGS ${source} uses REGEX ORRERY_SOURCE_DIR LIMIT_COUNT 1)
@@ -43,6 +60,7 @@ function(orrery_stage NAME)
     target_include_directories(orrery_${NAME} PUBLIC ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(orrery_${NAME} PUBLIC ${STAGE_DEPENDS} ${STAGE_LIBRARIES} fmt::fmt)
     orrery_precompile(orrery_${NAME} ${sources})
+    orrery_fold(orrery_${NAME} ${sources})
   else()
     add_library(orrery_${NAME} INTERFACE)
     target_include_directories(orrery_${NAME} INTERFACE ${PROJECT_SOURCE_DIR}/src)

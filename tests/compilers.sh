@@ -3,7 +3,7 @@
 # once: what gcc's release build wrote must come out of clang's with assertions and little optimised, to the bit.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
-if cmake --preset clang-debug && cmake --build --preset clang-debug --target spine_test &&
+if cmake --preset clang-debug -DCMAKE_UNITY_BUILD=ON && cmake --build --preset clang-debug --target spine_test &&
   build/clang-debug/tests/spine/spine_test --gtest_filter='Table.*'; then
   echo "1 passed, 0 failed"
 else

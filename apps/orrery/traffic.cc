@@ -31,10 +31,10 @@ namespace orrery::app {
 namespace {
 
 constexpr std::size_t kQueueSteps = 512;
-constexpr std::int64_t kLargestText = std::int64_t{256} << 20;
+constexpr std::int64_t kLargestPattern = std::int64_t{256} << 20;
 
 // What traffic is made of, as far as options differ.
-enum Kind : unsigned {
+enum PatternKind : unsigned {
   kEqualFlows = 1,
   kCast = 2,
   kPoisson = 4,
@@ -48,7 +48,7 @@ constexpr std::string_view kStorageName = "storage";
 constexpr unsigned kCollectives = kCollective | kAlltoall;
 constexpr unsigned kFlows = kEqualFlows | kCast | kPoisson | kMatrix;
 
-Kind KindOf(const std::string& pattern) {
+PatternKind KindOf(const std::string& pattern) {
   if (pattern == "alltoall") return kAlltoall;
   if (traffic::IsCollective(pattern)) return kCollective;
   if (workload::IsSchedulePattern(pattern)) return kSchedule;
@@ -158,7 +158,7 @@ class TrafficVerb final : public Verb {
 
   Status Run(Session* session) override {
     NameAsWeDo();
-    const Kind kind = KindOf(pattern_);
+    const PatternKind kind = KindOf(pattern_);
     const bool matrix = kind == kMatrix;
     if (matrix) ORRERY_RETURN_IF_ERROR(CheckMatrix());
     ORRERY_RETURN_IF_ERROR(CheckOptions(kind));
@@ -216,7 +216,7 @@ class TrafficVerb final : public Verb {
     }
   }
 
-  Status CheckOptions(Kind kind) const {
+  Status CheckOptions(PatternKind kind) const {
     for (const TakenBy& row : kTakenBy) {
       if (app_->count(row.option) == 0 || (row.kinds & kind) != 0) continue;
       return InvalidInput("{} is not for '{}' but for {}", row.option, Printable(pattern_),
@@ -354,7 +354,7 @@ class TrafficVerb final : public Verb {
     options.sizes = sizes_;
     options.load = load_;
     if (traffic::IsPattern(pattern_)) return traffic::MakeFlows(pattern_, cluster, options);
-    ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(pattern_, kLargestText));
+    ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(pattern_, kLargestPattern));
     return traffic::ParseConnectionMatrix(text, pattern_, cluster);
   }
 
@@ -372,7 +372,7 @@ class TrafficVerb final : public Verb {
     options.network = network_;
     options.progress = Progress("sizes");
     if (!shares_.empty()) {
-      ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(shares_, kLargestText));
+      ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(shares_, kLargestPattern));
       ORRERY_ASSIGN_OR_RETURN(options.shares, traffic::ParseShares(text, Printable(shares_), gpus));
     }
     formats::NcclTestsLog log;
@@ -391,7 +391,7 @@ class TrafficVerb final : public Verb {
 
   // The log that the run is compared with.
   Result<formats::NcclTestsLog> Measured(std::size_t gpus) const {
-    ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(compare_, kLargestText));
+    ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(compare_, kLargestPattern));
     ORRERY_ASSIGN_OR_RETURN(formats::NcclTestsLog log, formats::ParseNcclTestsLog(text, compare_));
     std::string test = log.test;
     std::replace(test.begin(), test.end(), '_', '-');

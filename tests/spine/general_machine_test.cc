@@ -46,7 +46,7 @@ class IdealTransport final : public general::Transport {
 
 // What the reference scheduler knows: kernels of known time, receives that name their sender,
 // messages that hold nothing.
-graph::Graph Drawn(std::uint64_t seed) {
+graph::Graph DrawnGraph(std::uint64_t seed) {
   graph::GeneralShape shape = graph::AnyGeneralShape(seed);
   shape.phases = std::min(shape.phases, 5);
   shape.segments = std::min(shape.segments, 2);
@@ -123,7 +123,7 @@ TEST(GeneralMachine, AgreesWithThePlainScheduler) {
   engine::PriceCache prices(host.compute(), host.planner());
   int compared = 0;
   for (std::uint64_t seed = 1; compared < 2000; ++seed) {
-    const graph::Graph g = Drawn(seed);
+    const graph::Graph g = DrawnGraph(seed);
     const Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
     ASSERT_TRUE(verified.ok()) << "seed " << seed << ": " << verified.message();
     const Both both = RunBoth(g, host, &prices);

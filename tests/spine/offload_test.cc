@@ -6,7 +6,7 @@
 namespace orrery::testing {
 namespace {
 
-engine::Record Step(bool offload, std::int64_t seq_len) {
+engine::Record OffloadStep(bool offload, std::int64_t seq_len) {
   workload::Model m = SmallGpt();
   m.max_position = seq_len;
   workload::Plan p = Gpt3Plan(1, 1, 2, 2);
@@ -27,8 +27,8 @@ TEST(OffloadedParameters, CopiesAreHiddenBehindLongLayersOnly) {
   const std::int64_t layer = 12 * m.hidden * m.hidden;
   const SimTime copies = TransferTime(2 * m.layers * layer, spec.pcie_Bps);
   for (const std::int64_t seq_len : {512, 16384}) {
-    const SimTime without = Step(false, seq_len).jobs[0].step_time;
-    const engine::Record with = Step(true, seq_len);
+    const SimTime without = OffloadStep(false, seq_len).jobs[0].step_time;
+    const engine::Record with = OffloadStep(true, seq_len);
     EXPECT_GE(with.jobs[0].step_time, copies);
     const SimTime exposed =
         with.classes[0].breakdown[static_cast<std::size_t>(engine::Part::kExposed) +

@@ -12,12 +12,12 @@ namespace {
 
 using formats::Document;
 using formats::Field;
-using formats::Node;
+using Yaml = formats::Node;
 
 // JSON by content, whatever the file is called: ASTRA-sim's examples have no fixed endings.
 Result<Document> Open(const std::string& path) {
   ORRERY_ASSIGN_OR_RETURN(Document document, formats::ReadDocument(path));
-  if (document.root.kind != Node::Kind::kMap) {
+  if (document.root.kind != Yaml::Kind::kMap) {
     return InvalidInput("{}: an object of keys and values is expected", Printable(path));
   }
   return document;
@@ -27,10 +27,10 @@ class Reader {
  public:
   explicit Reader(const Document& document) : document_(document) {}
 
-  Status Number(const Node& node, double least, double* out) const {
+  Status Number(const Yaml& node, double least, double* out) const {
     const char* end = node.text.data() + node.text.size();
     const auto [at, error] = std::from_chars(node.text.data(), end, *out);
-    const bool sound = node.kind == Node::Kind::kScalar && !node.quoted && error == std::errc() &&
+    const bool sound = node.kind == Yaml::Kind::kScalar && !node.quoted && error == std::errc() &&
                        at == end && std::isfinite(*out) && *out >= least && *out <= 1e18;
     if (sound) return {};
     return InvalidInput("{}: '{}' is no number of at least {}", document_.Where(node),
@@ -38,7 +38,7 @@ class Reader {
   }
   // What C++ would cut a JSON number to.
   template <class Int>
-  Status Whole(const Node& node, double least, double most, Int* out) const {
+  Status Whole(const Yaml& node, double least, double most, Int* out) const {
     double value = 0;
     ORRERY_RETURN_IF_ERROR(Number(node, least, &value));
     if (value > most) {
@@ -47,7 +47,7 @@ class Reader {
     *out = static_cast<Int>(value);
     return {};
   }
-  Status Flag(const Node& node, bool* out) const {
+  Status Flag(const Yaml& node, bool* out) const {
     if (node.text == "true" || node.text == "false") {
       *out = node.text == "true";
       return {};
@@ -57,20 +57,20 @@ class Reader {
     *out = value != 0;
     return {};
   }
-  Status OneOf(const Node& node, std::span<const std::string_view> words, std::size_t* out) const {
+  Status OneOf(const Yaml& node, std::span<const std::string_view> words, std::size_t* out) const {
     const auto at = std::ranges::find(words, node.text);
-    if (node.kind == Node::Kind::kScalar && at != words.end()) {
+    if (node.kind == Yaml::Kind::kScalar && at != words.end()) {
       *out = static_cast<std::size_t>(at - words.begin());
       return {};
     }
     return InvalidInput("{}: {}", document_.Where(node),
                         UnknownName("value", Printable(node.text, 40), words));
   }
-  Status List(const Node& node) const {
-    if (node.kind == Node::Kind::kList && !node.items.empty()) return {};
+  Status List(const Yaml& node) const {
+    if (node.kind == Yaml::Kind::kList && !node.items.empty()) return {};
     return InvalidInput("{}: a list is expected, one entry a dimension", document_.Where(node));
   }
-  std::string Where(const Node& node) const { return document_.Where(node); }
+  std::string Where(const Yaml& node) const { return document_.Where(node); }
 
  private:
   const Document& document_;
@@ -82,7 +82,7 @@ bool EndsIn(std::string_view text, std::string_view name, std::string_view* rest
   return true;
 }
 
-Result<Implementation> ReadImplementation(const Reader& reader, const Node& node) {
+Result<Implementation> ReadImplementation(const Reader& reader, const Yaml& node) {
   Implementation out;
   std::string_view text = node.text, window;
   if (text == "doubleBinaryTree") {
@@ -132,7 +132,7 @@ Result<bool> ReadCollectiveKey(const Reader& reader, const Field& field, SystemC
     const auto c = static_cast<std::size_t>(key.collective);
     if (rest == "-implementation") {
       ORRERY_RETURN_IF_ERROR(reader.List(field.value));
-      for (const Node& item : field.value.items) {
+      for (const Yaml& item : field.value.items) {
         ORRERY_ASSIGN_OR_RETURN(const Implementation one, ReadImplementation(reader, item));
         out->implementations[c].push_back(one);
       }
@@ -158,7 +158,7 @@ Status ReadByNode(const std::string& path, std::map<std::uint64_t, std::string>*
     std::uint64_t id = 0;
     const char* end = field.key.data() + field.key.size();
     const auto [at, error] = std::from_chars(field.key.data(), end, id);
-    if (error != std::errc() || at != end || field.value.kind != Node::Kind::kScalar) {
+    if (error != std::errc() || at != end || field.value.kind != Yaml::Kind::kScalar) {
       return InvalidInput("{}: the id of a node and a prefix are expected", document.Where(field));
     }
     (*out)[id] = field.value.text;
@@ -196,7 +196,7 @@ Result<bool> ReadBusKey(const Reader& reader, const Field& field, BusConfig* out
 }
 
 Result<bool> ReadSystemNumber(const Reader& reader, const Field& field, SystemConfig* out) {
-  const Node& value = field.value;
+  const Yaml& value = field.value;
   const std::string_view key = field.key;
   Status status;
   double real = 0;
@@ -293,7 +293,7 @@ Result<NetworkConfig> ReadNetwork(const std::string& path) {
                           UnknownName("key", Printable(field.key, 40), names));
     }
     ORRERY_RETURN_IF_ERROR(reader.List(field.value));
-    const std::vector<Node>& items = field.value.items;
+    const std::vector<Yaml>& items = field.value.items;
     if (lists++ == 0) out.dimensions.resize(items.size());
     if (items.size() != out.dimensions.size() || items.size() > 8) {
       return InvalidInput("{}: {} entries, and another list has {} (at most 8 dimensions)",
@@ -337,7 +337,7 @@ Result<MemoryConfig> ReadMemory(const std::string& path, std::vector<std::string
   const Reader reader(document);
   MemoryConfig out;
   for (const Field& field : document.root.fields) {
-    const Node& value = field.value;
+    const Yaml& value = field.value;
     if (field.key == "memory-type") {
       constexpr std::string_view kKinds[] = {"NO_MEMORY_EXPANSION", "PER_NODE_MEMORY_EXPANSION",
                                              "PER_NPU_MEMORY_EXPANSION", "MEMORY_POOL"};

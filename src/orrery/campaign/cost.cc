@@ -5,7 +5,7 @@
 namespace orrery::campaign {
 namespace {
 
-constexpr double kMillion = 1e6, kSecondsPerHour = 3600, kHoursPerDay = 24;
+constexpr double kMillion = 1e6;
 
 }  // namespace
 

@@ -10,7 +10,7 @@
 namespace orrery::campaign {
 namespace {
 
-constexpr double kSecondsPerDay = 86400, kSecondsPerHour = 3600;
+constexpr double kSecondsPerDay = kHoursPerDay * kSecondsPerHour;
 constexpr double kLeastStall_s = 1e-3;  // a copy takes time; keeps intervals above 0
 
 double Rate(const GoodputSettings& settings, const RunFacts& run) {

@@ -27,6 +27,8 @@
 
 namespace orrery::campaign {
 
+inline constexpr double kSecondsPerHour = 3600, kHoursPerDay = 24;
+
 enum class CheckpointMode : std::uint8_t { kSynchronous, kAsynchronous, kMemory };
 std::string_view Name(CheckpointMode mode);
 

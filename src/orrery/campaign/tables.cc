@@ -8,6 +8,7 @@
 #include "orrery/base/check.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/campaign/goodput.h"
 #include "orrery/formats/section.h"
 
 namespace orrery::campaign {
@@ -45,7 +46,6 @@ constexpr Option kCount{.name = "count", .type = kNumber, .max = 1e9};
 
 constexpr std::string_view kPowerNames[kPowerUses] = {"idle",          "tensor", "memory",
                                                       "communication", "server", "pue"};
-constexpr double kHoursPerDay = 24;
 
 std::string SourceOf(const formats::DataRow& row) {
   return fmt::format("{}", fmt::join(row.sources, "; "));

@@ -40,7 +40,7 @@ double Rate(const Gemm& g, const DeviceRates& d) {
   return std::min(rate, d.gemm_flops[static_cast<std::size_t>(graph::DType::kFp32)]);
 }
 
-struct Shape {
+struct GemmSize {
   double flops_per_sm;  // of a 256x128 tile
   double stall;         // kOperandStall·e·F/64: divided by AI
   double reference;     // 1 / g of a 256x128 tile
@@ -50,7 +50,7 @@ struct Shape {
 };
 
 // Seconds for the busiest SM with `tile` and `splits`, without memory bound.
-double ComputeTime(const Gemm& g, const DeviceRates& d, const Shape& s, Tile tile, double tiles,
+double ComputeTime(const Gemm& g, const DeviceRates& d, const GemmSize& s, Tile tile, double tiles,
                    std::int64_t splits) {
   const double tm = static_cast<double>(tile.m);
   const double tn = static_cast<double>(tile.n);
@@ -97,7 +97,7 @@ ModelTime GemmTime(const Gemm& g, const DeviceRates& d) {
   best.fixed_s = d.constants[constants::kKernelFloor];
   if (g.m <= 0 || g.n <= 0 || g.k <= 0 || g.batch <= 0) return best;
   const std::size_t type = static_cast<std::size_t>(g.dtype);
-  Shape s;
+  GemmSize s;
   s.flops_per_sm = Rate(g, d) / d.sms;
   s.stall = d.constants[constants::kOperandStall] * ElementBytes(g.dtype) * d.macs_per_clock[type] /
             kL2BytesPerClock;

@@ -16,38 +16,16 @@ using raw::Json;
 using raw::Text;
 using raw::Unquoted;
 
-// Keys of a node, or of its attributes.
-enum Key : std::size_t {
-  kName,
-  kRecord,
-  kCollective,
-  kDtype,
-  kIn,
-  kOut,
-  kInSplit,
-  kOutSplit,
-  kGroupName,
-  kGroupDescription,
-  kGroupSize,
-  kInputs,
-  kShapes,
-  kTypes,
-  kKeys
-};
-constexpr std::array<std::string_view, kKeys> kNames = {
-    "name",           "rf_id",         "collective_name", "dtype",      "in_msg_nelems",
-    "out_msg_nelems", "in_split_size", "out_split_size",  "pg_name",    "pg_desc",
-    "pg_size",        "inputs",        "input_shapes",    "input_types"};
-
 bool Communicates(std::string_view name) {
   return name.starts_with("c10d::") || name.starts_with("_c10d_functional::") ||
          name.starts_with("gloo:") || name.starts_with("nccl:") || name.starts_with("mpi:") ||
          name == "record_param_comms";
 }
 
-class Reader {
+class NodesReader {
  public:
-  Reader(std::string text, const std::string& file) : json_(std::move(text), file), file_(file) {}
+  NodesReader(std::string text, const std::string& file)
+      : json_(std::move(text), file), file_(file) {}
 
   Result<ExecutionTrace> Read() {
     ORRERY_RETURN_IF_ERROR(json_.Open(kMostKinetoBytes));
@@ -68,6 +46,29 @@ class Reader {
   }
 
  private:
+  // Keys of a node, or of its attributes.
+  enum Key : std::size_t {
+    kName,
+    kRecord,
+    kCollective,
+    kDtype,
+    kIn,
+    kOut,
+    kInSplit,
+    kOutSplit,
+    kGroupName,
+    kGroupDescription,
+    kGroupSize,
+    kInputs,
+    kShapes,
+    kTypes,
+    kKeys
+  };
+  static constexpr std::array<std::string_view, kKeys> kNames = {
+      "name",           "rf_id",         "collective_name", "dtype",      "in_msg_nelems",
+      "out_msg_nelems", "in_split_size", "out_split_size",  "pg_name",    "pg_desc",
+      "pg_size",        "inputs",        "input_shapes",    "input_types"};
+
   Error ReadTop(ondemand::object& top) {
     return raw::ForEachMember(top, [&](std::string_view key, ondemand::value value) {
       if (key == "nodes") {
@@ -208,7 +209,7 @@ bool IsExecutionTrace(std::string_view start) {
 }
 
 Result<ExecutionTrace> ParseExecutionTrace(std::string text, const std::string& file) {
-  return Reader(std::move(text), file).Read();
+  return NodesReader(std::move(text), file).Read();
 }
 
 }  // namespace orrery::formats

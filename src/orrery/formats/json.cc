@@ -48,7 +48,7 @@ class CountingIterator {
   Cursor* cursor_;
 };
 
-class Handler {
+class JsonHandler {
  public:
   using number_integer_t = nlohmann::json::number_integer_t;
   using number_unsigned_t = nlohmann::json::number_unsigned_t;
@@ -56,7 +56,7 @@ class Handler {
   using string_t = nlohmann::json::string_t;
   using binary_t = nlohmann::json::binary_t;
 
-  Handler(const Limits& limits, const Cursor* cursor) : builder_(limits), cursor_(cursor) {}
+  JsonHandler(const Limits& limits, const Cursor* cursor) : builder_(limits), cursor_(cursor) {}
 
   bool null() { return Check(builder_.Null(cursor_->line_before, 0)); }
   bool boolean(bool value) { return Add(value ? "true" : "false", false); }
@@ -115,7 +115,7 @@ Result<Document> ParseJson(std::string_view text, const std::string& name, const
   Document document;
   document.sources.push_back(name);
   Cursor cursor;
-  Handler handler(limits, &cursor);
+  JsonHandler handler(limits, &cursor);
   const bool done =
       nlohmann::json::sax_parse(CountingIterator(text.data(), &cursor),
                                 CountingIterator(text.data() + text.size(), &cursor), &handler);

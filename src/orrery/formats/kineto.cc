@@ -18,14 +18,12 @@ using raw::Json;
 using raw::Text;
 using raw::Unquoted;
 using Event = ProfileTrace::Event;
-using Kind = ProfileTrace::Kind;
+using EventKind = ProfileTrace::Kind;
 
 constexpr std::int64_t kMostMicroseconds = 2'300'000'000'000'000;  // the year 2042
-constexpr std::int64_t kLongestNs = 4'000'000'000'000'000;         // 46 days
-constexpr std::size_t kMostTracks = 4096;
 
 // The keys of an event and of its arguments that are read; the rest is passed over.
-enum Key : std::size_t {
+enum EventKey : std::size_t {
   kPh,
   kCat,
   kName,
@@ -35,7 +33,7 @@ enum Key : std::size_t {
   kDur,
   kCorrelation,
   kExternal,
-  kRecord,
+  kRecordId,
   kDevice,
   kStream,
   kCollective,
@@ -111,26 +109,26 @@ bool Nanoseconds(std::string_view token, std::int64_t* ns) {
 }
 
 // Which of the categories that are read; false for the others.
-bool KindOf(std::string_view category, Kind* kind) {
+bool KindOf(std::string_view category, EventKind* kind) {
   struct Named {
     std::string_view name;
-    Kind kind;
+    EventKind kind;
   };
   // The last three are those of PyTorch before 1.11.
-  static constexpr Named kNamed[] = {{"cpu_op", Kind::kOperator},
-                                     {"user_annotation", Kind::kAnnotation},
-                                     {"cuda_runtime", Kind::kRuntime},
-                                     {"cuda_driver", Kind::kRuntime},
-                                     {"kernel", Kind::kKernel},
-                                     {"gpu_memcpy", Kind::kCopy},
-                                     {"gpu_memset", Kind::kSet},
-                                     {"cuda_sync", Kind::kSync},
-                                     {"xpu_runtime", Kind::kRuntime},
-                                     {"xpu_driver", Kind::kRuntime},
-                                     {"privateuse1_runtime", Kind::kRuntime},
-                                     {"Operator", Kind::kOperator},
-                                     {"Runtime", Kind::kRuntime},
-                                     {"Kernel", Kind::kKernel}};
+  static constexpr Named kNamed[] = {{"cpu_op", EventKind::kOperator},
+                                     {"user_annotation", EventKind::kAnnotation},
+                                     {"cuda_runtime", EventKind::kRuntime},
+                                     {"cuda_driver", EventKind::kRuntime},
+                                     {"kernel", EventKind::kKernel},
+                                     {"gpu_memcpy", EventKind::kCopy},
+                                     {"gpu_memset", EventKind::kSet},
+                                     {"cuda_sync", EventKind::kSync},
+                                     {"xpu_runtime", EventKind::kRuntime},
+                                     {"xpu_driver", EventKind::kRuntime},
+                                     {"privateuse1_runtime", EventKind::kRuntime},
+                                     {"Operator", EventKind::kOperator},
+                                     {"Runtime", EventKind::kRuntime},
+                                     {"Kernel", EventKind::kKernel}};
   for (const Named& n : kNamed) {
     if (n.name != category) continue;
     *kind = n.kind;
@@ -139,13 +137,15 @@ bool KindOf(std::string_view category, Kind* kind) {
   return false;
 }
 
-bool OnGpu(Kind kind) {
-  return kind == Kind::kKernel || kind == Kind::kCopy || kind == Kind::kSet || kind == Kind::kSync;
+bool OnGpu(EventKind kind) {
+  return kind == EventKind::kKernel || kind == EventKind::kCopy || kind == EventKind::kSet ||
+         kind == EventKind::kSync;
 }
 
-class Reader {
+class KinetoReader {
  public:
-  Reader(std::string text, const std::string& file) : json_(std::move(text), file), file_(file) {}
+  KinetoReader(std::string text, const std::string& file)
+      : json_(std::move(text), file), file_(file) {}
 
   Result<ProfileTrace> Read() {
     ORRERY_RETURN_IF_ERROR(json_.Open(kMostKinetoBytes, "; trace fewer steps"));
@@ -294,7 +294,7 @@ class Reader {
   }
 
   Error AddEvent() {
-    Kind kind{};
+    EventKind kind{};
     if (Unquoted(values_[kPh]) != "X" || !KindOf(Unquoted(values_[kCat]), &kind)) {
       return simdjson::SUCCESS;
     }
@@ -306,8 +306,8 @@ class Reader {
     if (values_[kTs].empty()) {
       return Fail(at, "event '{}' has no 'ts'", Printable(Unquoted(values_[kName]), 60));
     }
-    const std::pair<Key, std::int64_t*> times[] = {{kTs, &event.start_ns},
-                                                   {kDur, &event.duration_ns}};
+    const std::pair<EventKey, std::int64_t*> times[] = {{kTs, &event.start_ns},
+                                                        {kDur, &event.duration_ns}};
     for (const auto& [key, to] : times) {
       if (values_[key].empty()) continue;
       if (!Nanoseconds(values_[key], to)) {
@@ -327,8 +327,8 @@ class Reader {
     }
     event.correlation = Integer(values_[kCorrelation], -1);
     event.external = Integer(values_[kExternal], -1);
-    event.record = Integer(values_[kRecord], -1);
-    if (kind == Kind::kSync) {
+    event.record = Integer(values_[kRecordId], -1);
+    if (kind == EventKind::kSync) {
       event.detail = static_cast<std::uint32_t>(out_.waits.size());
       out_.waits.push_back(
           {Integer(values_[kWaitStream].empty() ? values_[kStream] : values_[kWaitStream], -1),
@@ -345,7 +345,7 @@ class Reader {
   // Names that come with arguments which say what is communicated.
   bool Communicates(const Event& event) const {
     if (!values_[kCollective].empty()) return true;
-    if (OnGpu(event.kind) || event.kind == Kind::kRuntime) return false;
+    if (OnGpu(event.kind) || event.kind == EventKind::kRuntime) return false;
     const std::string_view name = out_.names[event.name];
     return name.starts_with("c10d::") || name.starts_with("_c10d_functional::") ||
            name.starts_with("gloo:") || name.starts_with("nccl:") || name.starts_with("mpi:") ||
@@ -371,7 +371,7 @@ class Reader {
       return value.is_array() ? value : Json::array();
     };
     for (const Json& dims : list(values_[kDims])) comm.elements.push_back(raw::Elements(dims));
-    const auto words = [&](Key key, std::vector<std::string>* to) {
+    const auto words = [&](EventKey key, std::vector<std::string>* to) {
       for (const Json& word : list(values_[key])) {
         to->push_back(word.is_string() ? word.get<std::string>() : word.dump());
       }
@@ -388,7 +388,7 @@ class Reader {
     return at->second;
   }
   // A GPU's event has its device and stream as arguments, and the same as pid and tid.
-  std::uint32_t TrackOf(Kind kind) {
+  std::uint32_t TrackOf(EventKind kind) {
     ProfileTrace::Track track;
     track.gpu = OnGpu(kind);
     track.process = Integer(values_[kPid], -1);
@@ -438,7 +438,7 @@ bool IsKineto(std::string_view start) {
 }
 
 Result<ProfileTrace> ParseKineto(std::string text, const std::string& file) {
-  return Reader(std::move(text), file).Read();
+  return KinetoReader(std::move(text), file).Read();
 }
 
 }  // namespace orrery::formats

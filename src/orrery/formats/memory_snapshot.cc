@@ -27,9 +27,9 @@ Action ActionOf(std::string_view name) {
   return static_cast<Action>(found - kNames.begin());  // kOther behind the last
 }
 
-class Reader {
+class SnapshotReader {
  public:
-  explicit Reader(const Pickle& pickle) : p_(pickle) { out_.places.emplace_back(); }
+  explicit SnapshotReader(const Pickle& pickle) : p_(pickle) { out_.places.emplace_back(); }
 
   Result<MemorySnapshot> Read() {
     Pickle::Id traces = 0, segments = 0;
@@ -155,7 +155,7 @@ class Reader {
 
 Result<MemorySnapshot> ParseMemorySnapshot(std::string_view bytes, const std::string& file) {
   ORRERY_ASSIGN_OR_RETURN(const Pickle pickle, Pickle::Parse(bytes, file));
-  Result<MemorySnapshot> snapshot = Reader(pickle).Read();
+  Result<MemorySnapshot> snapshot = SnapshotReader(pickle).Read();
   if (!snapshot.ok()) return std::move(snapshot).TakeStatus().In(Printable(file));
   return snapshot;
 }

@@ -13,9 +13,9 @@ constexpr std::int64_t kMaxNodes = 1 << 22;
 constexpr std::int64_t kMaxLinks = 1 << 24;
 
 // Words of one line after another; blank lines are skipped.
-class Lines {
+class NetworkLines {
  public:
-  explicit Lines(std::string_view text) : text_(text) {}
+  explicit NetworkLines(std::string_view text) : text_(text) {}
   bool Next(std::vector<std::string_view>* words) {
     words->clear();
     while (words->empty() && !text_.empty()) {
@@ -139,7 +139,7 @@ class Ns3Reader {
     return {};
   }
 
-  Lines lines_;
+  NetworkLines lines_;
   const std::string& name_;
   std::vector<std::string_view> words_;
   std::vector<char> is_switch_;
@@ -156,7 +156,7 @@ Result<Ns3Topology> ParseNs3Topology(std::string_view text, const std::string& n
 Result<HtsimTopology> ParseHtsimTopology(std::string_view text, const std::string& name) {
   constexpr std::size_t kMaxTiers = 3, kMaxSettings = 64;
   HtsimTopology out;
-  Lines lines(text);
+  NetworkLines lines(text);
   std::vector<std::string_view> words;
   while (lines.Next(&words)) {
     if (words.size() != 2) {

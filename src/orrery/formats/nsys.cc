@@ -16,11 +16,9 @@
 namespace orrery::formats {
 namespace {
 
-using Kind = ProfileTrace::Kind;
+using EventKind = ProfileTrace::Kind;
 
 constexpr std::int64_t kMostNanoseconds = 2'300'000'000'000'000'000;
-constexpr std::int64_t kLongestNs = 4'000'000'000'000'000;  // 46 days
-constexpr std::size_t kMostTracks = 4096;
 
 // Tables that are read, and no others.
 constexpr std::array<const char*, 9> kTables = {"StringIds",
@@ -53,24 +51,24 @@ int Authorise(void*, int action, const char* what, const char*, const char*, con
   return SQLITE_DENY;
 }
 
-class Reader {
+class NsysReader {
  public:
-  Reader(const std::string& path, const NsysLimits& limits) : path_(path), limits_(limits) {}
+  NsysReader(const std::string& path, const NsysLimits& limits) : path_(path), limits_(limits) {}
 
   Result<std::vector<ProfileTrace>> Read() {
     ORRERY_RETURN_IF_ERROR(Open());
     ORRERY_RETURN_IF_ERROR(FindTables());
     ORRERY_RETURN_IF_ERROR(ReadNames());
-    ORRERY_RETURN_IF_ERROR(ReadGpuTable("CUPTI_ACTIVITY_KIND_KERNEL", Kind::kKernel));
+    ORRERY_RETURN_IF_ERROR(ReadGpuTable("CUPTI_ACTIVITY_KIND_KERNEL", EventKind::kKernel));
     if (processes_.empty()) {
       return InvalidInput(
           "'{}': no kernels: export a report that was traced with --trace=cuda,nvtx",
           Printable(path_));
     }
-    ORRERY_RETURN_IF_ERROR(ReadGpuTable("CUPTI_ACTIVITY_KIND_MEMCPY", Kind::kCopy));
-    ORRERY_RETURN_IF_ERROR(ReadGpuTable("CUPTI_ACTIVITY_KIND_MEMSET", Kind::kSet));
-    ORRERY_RETURN_IF_ERROR(ReadThreads("CUPTI_ACTIVITY_KIND_RUNTIME", Kind::kRuntime));
-    ORRERY_RETURN_IF_ERROR(ReadThreads("NVTX_EVENTS", Kind::kAnnotation));
+    ORRERY_RETURN_IF_ERROR(ReadGpuTable("CUPTI_ACTIVITY_KIND_MEMCPY", EventKind::kCopy));
+    ORRERY_RETURN_IF_ERROR(ReadGpuTable("CUPTI_ACTIVITY_KIND_MEMSET", EventKind::kSet));
+    ORRERY_RETURN_IF_ERROR(ReadThreads("CUPTI_ACTIVITY_KIND_RUNTIME", EventKind::kRuntime));
+    ORRERY_RETURN_IF_ERROR(ReadThreads("NVTX_EVENTS", EventKind::kAnnotation));
     std::vector<ProfileTrace> traces;
     for (auto& [process, made] : processes_) {
       ProfileTrace& t = made.trace;
@@ -137,7 +135,7 @@ class Reader {
     sqlite3_progress_handler(
         db, kEvery,
         [](void* self) {
-          auto* reader = static_cast<Reader*>(self);
+          auto* reader = static_cast<NsysReader*>(self);
           reader->steps_ += kEvery;
           return reader->steps_ > reader->limits_.steps ? 1 : 0;
         },
@@ -278,10 +276,10 @@ class Reader {
     return e;
   }
 
-  Status ReadGpuTable(const std::string& table, Kind kind) {
+  Status ReadGpuTable(const std::string& table, EventKind kind) {
     if (!columns_.contains(table)) return {};
     ORRERY_RETURN_IF_ERROR(Need(table, {"start", "end", "deviceId", "streamId"}));
-    const bool kernel = kind == Kind::kKernel;
+    const bool kernel = kind == EventKind::kKernel;
     const std::string sql =
         fmt::format("SELECT start, \"end\", {}, deviceId, streamId, {}, {}, {} FROM {}",
                     Column(table, "globalPid"), Column(table, "correlationId"),
@@ -295,7 +293,7 @@ class Reader {
       Process& p = processes_[pid ? ProcessOf(*pid) : device];
       e.kind = kind;
       e.correlation = NumberAt(s, 5).value_or(-1);
-      std::string name = kind == Kind::kCopy ? "Memcpy" : "Memset";
+      std::string name = kind == EventKind::kCopy ? "Memcpy" : "Memset";
       if (kernel) {
         const auto id = NumberAt(s, 6) ? NumberAt(s, 6) : NumberAt(s, 7);
         const auto known = id ? strings_.find(*id) : strings_.end();
@@ -310,10 +308,10 @@ class Reader {
     });
   }
 
-  Status ReadThreads(const std::string& table, Kind kind) {
+  Status ReadThreads(const std::string& table, EventKind kind) {
     if (!columns_.contains(table)) return {};
     ORRERY_RETURN_IF_ERROR(Need(table, {"start", "globalTid"}));
-    const bool runtime = kind == Kind::kRuntime;
+    const bool runtime = kind == EventKind::kRuntime;
     const std::string sql =
         fmt::format("SELECT start, {}, globalTid, {}, {}, {} FROM {}", Column(table, "end"),
                     Column(table, "correlationId"), Column(table, runtime ? "nameId" : "textId"),
@@ -353,7 +351,7 @@ class Reader {
 }  // namespace
 
 Result<std::vector<ProfileTrace>> ReadNsys(const std::string& path, const NsysLimits& limits) {
-  return Reader(path, limits).Read();
+  return NsysReader(path, limits).Read();
 }
 
 }  // namespace orrery::formats

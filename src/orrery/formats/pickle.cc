@@ -12,36 +12,36 @@ namespace orrery::formats {
 namespace {
 
 // Opcodes that are refused, with their names, for messages.
-struct Refused {
+struct RefusedPickle {
   unsigned char code;
   const char* name;
 };
-constexpr Refused kRefused[] = {{'c', "GLOBAL"},
-                                {0x93, "STACK_GLOBAL"},
-                                {'R', "REDUCE"},
-                                {'b', "BUILD"},
-                                {'i', "INST"},
-                                {'o', "OBJ"},
-                                {0x81, "NEWOBJ"},
-                                {0x92, "NEWOBJ_EX"},
-                                {0x82, "EXT1"},
-                                {0x83, "EXT2"},
-                                {0x84, "EXT4"},
-                                {'P', "PERSID"},
-                                {'Q', "BINPERSID"},
-                                {0x97, "NEXT_BUFFER"},
-                                {0x98, "READONLY_BUFFER"},
-                                {0x8f, "EMPTY_SET"},
-                                {0x90, "ADDITEMS"},
-                                {0x91, "FROZENSET"},
-                                {0x96, "BYTEARRAY8"},
-                                {'I', "INT"},
-                                {'L', "LONG"},
-                                {'F', "FLOAT"},
-                                {'S', "STRING"},
-                                {'V', "UNICODE"},
-                                {'p', "PUT"},
-                                {'g', "GET"}};
+constexpr RefusedPickle kRefused[] = {{'c', "GLOBAL"},
+                                      {0x93, "STACK_GLOBAL"},
+                                      {'R', "REDUCE"},
+                                      {'b', "BUILD"},
+                                      {'i', "INST"},
+                                      {'o', "OBJ"},
+                                      {0x81, "NEWOBJ"},
+                                      {0x92, "NEWOBJ_EX"},
+                                      {0x82, "EXT1"},
+                                      {0x83, "EXT2"},
+                                      {0x84, "EXT4"},
+                                      {'P', "PERSID"},
+                                      {'Q', "BINPERSID"},
+                                      {0x97, "NEXT_BUFFER"},
+                                      {0x98, "READONLY_BUFFER"},
+                                      {0x8f, "EMPTY_SET"},
+                                      {0x90, "ADDITEMS"},
+                                      {0x91, "FROZENSET"},
+                                      {0x96, "BYTEARRAY8"},
+                                      {'I', "INT"},
+                                      {'L', "LONG"},
+                                      {'F', "FLOAT"},
+                                      {'S', "STRING"},
+                                      {'V', "UNICODE"},
+                                      {'p', "PUT"},
+                                      {'g', "GET"}};
 
 constexpr std::size_t kLongestInteger = 8;  // bytes
 
@@ -168,7 +168,7 @@ class PickleReader {
       default:
         break;
     }
-    const auto* row = std::ranges::find(kRefused, code, &Refused::code);
+    const auto* row = std::ranges::find(kRefused, code, &RefusedPickle::code);
     if (row == std::end(kRefused)) return InvalidInput("no opcode: byte 0x{:02x}", code);
     return InvalidInput("opcode {}: a pickle is read as data here, which needs none of it",
                         row->name);

@@ -7,7 +7,7 @@
 namespace orrery::formats {
 namespace {
 
-using Kind = Pickle::Kind;
+using ValueKind = Pickle::Kind;
 using namespace std::string_literals;
 
 std::string Message(const std::string& bytes, const PickleLimits& limits = {}) {
@@ -34,8 +34,8 @@ TEST(Pickle, DataIsRead) {
   std::vector<std::int64_t> numbers;
   for (const Pickle::Id id : p->items(list)) numbers.push_back(p->integer(id));
   EXPECT_EQ(numbers, (std::vector<std::int64_t>{1, -2, 70000, std::int64_t{1} << 40}));
-  EXPECT_EQ(p->kind(p->items(tuple)[1]), Kind::kNone);
-  EXPECT_EQ(p->kind(p->items(tuple)[2]), Kind::kFloat);
+  EXPECT_EQ(p->kind(p->items(tuple)[1]), ValueKind::kNone);
+  EXPECT_EQ(p->kind(p->items(tuple)[2]), ValueKind::kFloat);
   EXPECT_EQ(p->text(bytes), "x");
 }
 

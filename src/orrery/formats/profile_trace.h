@@ -11,6 +11,10 @@
 
 namespace orrery::formats {
 
+// Bounds of what is read: a time, and the streams and threads of a rank.
+inline constexpr std::int64_t kLongestNs = 4'000'000'000'000'000;  // 46 days
+inline constexpr std::size_t kMostTracks = 4096;
+
 struct ProfileTrace {
   static constexpr std::uint32_t kNone = 0xFFFFFFFFu;
 

@@ -17,8 +17,7 @@ namespace orrery::formats {
 namespace {
 
 using Json = nlohmann::json;
-using Event = TraceEvent;
-using Kind = TraceEvent::Kind;
+using TraceKind = TraceEvent::Kind;
 
 constexpr std::int64_t kLargestIndex = std::int64_t{64} << 20;
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 24;
@@ -126,26 +125,26 @@ class Keys {
 
 struct NamedKind {
   std::string_view name;
-  Kind kind;
+  TraceKind kind;
 };
 constexpr NamedKind kKinds[] = {
-    {"op", Kind::kOp},
-    {"comm", Kind::kComm},
-    {"call_begin", Kind::kCallBegin},
-    {"call_end", Kind::kCallEnd},
-    {"wait", Kind::kWait},
-    {"record", Kind::kRecord},
-    {"await", Kind::kAwait},
-    {"sync", Kind::kSync},
-    {"resident", Kind::kResident},
-    {"alloc", Kind::kAlloc},
-    {"resize", Kind::kResize},
-    {"free", Kind::kFree},
-    {"use", Kind::kUse},
-    {"routing", Kind::kRouting},
-    {"mark", Kind::kMark},
+    {"op", TraceKind::kOp},
+    {"comm", TraceKind::kComm},
+    {"call_begin", TraceKind::kCallBegin},
+    {"call_end", TraceKind::kCallEnd},
+    {"wait", TraceKind::kWait},
+    {"record", TraceKind::kRecord},
+    {"await", TraceKind::kAwait},
+    {"sync", TraceKind::kSync},
+    {"resident", TraceKind::kResident},
+    {"alloc", TraceKind::kAlloc},
+    {"resize", TraceKind::kResize},
+    {"free", TraceKind::kFree},
+    {"use", TraceKind::kUse},
+    {"routing", TraceKind::kRouting},
+    {"mark", TraceKind::kMark},
 };
-constexpr std::int64_t kMostNanoseconds = 3'600'000'000'000;  // of an operator: an hour
+constexpr std::int64_t kLongestOperator = 3'600'000'000'000;  // of an operator: an hour
 constexpr std::array<std::string_view, 7> kPasses = {
     "", "forward", "backward", "backward_input", "backward_weight", "recompute", "optimizer"};
 constexpr std::array<std::string_view, 6> kStorages = {"other",     "parameter", "gradient",
@@ -301,91 +300,94 @@ class RankReader {
       keys->Fail("{}", UnknownName("kind of line", Printable(t), valid));
       return;
     }
-    Event e;
+    TraceEvent e;
     e.kind = row->kind;
     e.line = line_;
     Place(keys, &e);
     Content(keys, &e);
-    if (!in_step_ && e.kind != Kind::kAlloc && e.kind != Kind::kFree && e.kind != Kind::kResize &&
-        e.kind != Kind::kUse) {
+    if (!in_step_ && e.kind != TraceKind::kAlloc && e.kind != TraceKind::kFree &&
+        e.kind != TraceKind::kResize && e.kind != TraceKind::kUse) {
       return;  // of what came before the step only memory counts
     }
     (in_step_ ? trace_.step : trace_.setup).push_back(e);
   }
-  void Place(Keys* keys, Event* e) {
+  void Place(Keys* keys, TraceEvent* e) {
     constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
     const std::string pass = keys->Text("pass", "");
     const auto found = std::ranges::find(kPasses, pass);
     if (found == kPasses.end()) {
       keys->Fail("key 'pass': {}", UnknownName("pass", Printable(pass), kPasses));
     }
-    e->pass = static_cast<Event::Pass>(found - kPasses.begin());
+    e->pass = static_cast<TraceEvent::Pass>(found - kPasses.begin());
     e->module = static_cast<std::int32_t>(keys->Integer("module", -1));
     if (e->module < -1 || e->module >= static_cast<std::int64_t>(trace_.modules.size())) {
       keys->Fail("key 'module': {} of {}", e->module, trace_.modules.size());
     }
-    if (e->kind != Kind::kRouting) {
+    if (e->kind != TraceKind::kRouting) {
       e->micro_batch =
           keys->Has("mb") ? static_cast<std::int32_t>(keys->Count("mb", {}, kMost)) : -1;
     }
-    const char* key = e->kind == Kind::kWait ? "by" : e->kind == Kind::kSync ? "of" : "stream";
+    const char* key = e->kind == TraceKind::kWait   ? "by"
+                      : e->kind == TraceKind::kSync ? "of"
+                                                    : "stream";
     e->stream = Stream(keys, key, e->kind);
   }
-  static std::int32_t Stream(Keys* keys, const char* key, Kind kind) {
+  static std::int32_t Stream(Keys* keys, const char* key, TraceKind kind) {
     constexpr std::int64_t kMostStreams = 65535;
-    const bool named = kind == Kind::kWait || kind == Kind::kAwait || kind == Kind::kSync;
+    const bool named =
+        kind == TraceKind::kWait || kind == TraceKind::kAwait || kind == TraceKind::kSync;
     if (named && keys->IsText(key)) {
       const std::string word = keys->Text(key);
-      if (word == "host" && kind != Kind::kSync) return Event::kHost;
-      if (word == "device" && kind == Kind::kSync) return Event::kDevice;
+      if (word == "host" && kind != TraceKind::kSync) return TraceEvent::kHost;
+      if (word == "device" && kind == TraceKind::kSync) return TraceEvent::kDevice;
       keys->Fail("key '{}': '{}' is no stream", key, Printable(word));
       return 0;
     }
     return static_cast<std::int32_t>(keys->Count(key, 0, kMostStreams));
   }
-  void Content(Keys* keys, Event* e) {
+  void Content(Keys* keys, TraceEvent* e) {
     switch (e->kind) {
-      case Kind::kOp:
+      case TraceKind::kOp:
         e->number = keys->Count("sig");
         if (e->number >= static_cast<std::int64_t>(trace_.signatures.size())) {
           keys->Fail("key 'sig': {} of {}", e->number, trace_.signatures.size());
         }
-        if (keys->Has("ns")) e->nanoseconds = keys->Count("ns", {}, kMostNanoseconds);
+        if (keys->Has("ns")) e->nanoseconds = keys->Count("ns", {}, kLongestOperator);
         break;
-      case Kind::kComm:
+      case TraceKind::kComm:
         e->number = keys->Count("id");
         e->comm = static_cast<std::int32_t>(trace_.comms.size());
         trace_.comms.push_back(Comm(keys));
         break;
-      case Kind::kCallBegin:
+      case TraceKind::kCallBegin:
         e->number = keys->Count("call");
         break;
-      case Kind::kCallEnd:
+      case TraceKind::kCallEnd:
         e->number = keys->Integer("id", -1);
         break;
-      case Kind::kWait:
+      case TraceKind::kWait:
         e->number = keys->Count("comm");
         break;
-      case Kind::kRecord:
-      case Kind::kAwait:
+      case TraceKind::kRecord:
+      case TraceKind::kAwait:
         e->number = keys->Integer("event");
         break;
-      case Kind::kResident:
-      case Kind::kAlloc:
-      case Kind::kResize:
+      case TraceKind::kResident:
+      case TraceKind::kAlloc:
+      case TraceKind::kResize:
         Storage(keys, e);
         break;
-      case Kind::kFree:
-      case Kind::kUse:
+      case TraceKind::kFree:
+      case TraceKind::kUse:
         e->number = keys->Count("storage");
         break;
-      case Kind::kSync:
-      case Kind::kRouting:
-      case Kind::kMark:
+      case TraceKind::kSync:
+      case TraceKind::kRouting:
+      case TraceKind::kMark:
         break;
     }
   }
-  static void Storage(Keys* keys, Event* e) {
+  static void Storage(Keys* keys, TraceEvent* e) {
     constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
     e->number = keys->Count("storage");
     e->bytes = keys->Count("bytes", {}, kMostBytes);

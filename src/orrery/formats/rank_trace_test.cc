@@ -10,7 +10,7 @@
 namespace orrery::formats {
 namespace {
 
-using Kind = TraceEvent::Kind;
+using TraceKind = TraceEvent::Kind;
 
 const std::string kTraces = ORRERY_SOURCE_DIR "/examples/traces";
 

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string Error(std::string_view text) { return ParseSpc(text, "t.spc").status().message(); }
+std::string SpcError(std::string_view text) { return ParseSpc(text, "t.spc").status().message(); }
 
 TEST(Spc, ReadsRequests) {
   const auto read =
@@ -26,15 +26,16 @@ TEST(Spc, ReadsRequests) {
 
 // The error of each field, and lines counted from 1 with the empty ones.
 TEST(Spc, ErrorsNameLineFieldAndValue) {
-  EXPECT_EQ(Error("0,1,512,r,0.5\n\n0,1,512\n"),
+  EXPECT_EQ(SpcError("0,1,512,r,0.5\n\n0,1,512\n"),
             "t.spc:3: 3 of the fields ASU,LBA,SIZE,OPCODE,TIMESTAMP; is it cut off?");
-  EXPECT_THAT(Error("-1,1,512,r,0.5"), HasSubstr("t.spc:1: ASU '-1' is not a whole number below"));
-  EXPECT_THAT(Error("0,x,512,r,0.5"), HasSubstr("LBA 'x' is not a whole number up to 2^42"));
-  EXPECT_THAT(Error("0,1,5000000000,r,0.5"), HasSubstr("size '5000000000' is not bytes"));
-  EXPECT_THAT(Error("0,1,512,q,0.5"), HasSubstr("opcode 'q' is not r or w"));
-  EXPECT_THAT(Error("0,1,512,w,-0.5"), HasSubstr("time stamp '-0.5' is not seconds"));
-  EXPECT_THAT(Error("0,1,512,w,1e3"), HasSubstr("time stamp '1e3'"));
-  EXPECT_THAT(Error("\n \n"), HasSubstr("no request in it"));
+  EXPECT_THAT(SpcError("-1,1,512,r,0.5"),
+              HasSubstr("t.spc:1: ASU '-1' is not a whole number below"));
+  EXPECT_THAT(SpcError("0,x,512,r,0.5"), HasSubstr("LBA 'x' is not a whole number up to 2^42"));
+  EXPECT_THAT(SpcError("0,1,5000000000,r,0.5"), HasSubstr("size '5000000000' is not bytes"));
+  EXPECT_THAT(SpcError("0,1,512,q,0.5"), HasSubstr("opcode 'q' is not r or w"));
+  EXPECT_THAT(SpcError("0,1,512,w,-0.5"), HasSubstr("time stamp '-0.5' is not seconds"));
+  EXPECT_THAT(SpcError("0,1,512,w,1e3"), HasSubstr("time stamp '1e3'"));
+  EXPECT_THAT(SpcError("\n \n"), HasSubstr("no request in it"));
 }
 
 TEST(Spc, IsKnownByItsFirstLine) {

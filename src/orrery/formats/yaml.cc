@@ -14,14 +14,14 @@ namespace orrery::formats {
 namespace {
 
 // Carries a refusal out through yaml-cpp's frames.
-struct Refused {
+struct RefusedYaml {
   Status status;
   YAML::Mark mark;
 };
 
-class Handler final : public YAML::EventHandler {
+class YamlHandler final : public YAML::EventHandler {
  public:
-  explicit Handler(const Limits& limits) : builder_(limits) {}
+  explicit YamlHandler(const Limits& limits) : builder_(limits) {}
 
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
@@ -69,10 +69,10 @@ class Handler final : public YAML::EventHandler {
   static std::int32_t Line(const YAML::Mark& mark) { return mark.line + 1; }
   static std::int32_t Column(const YAML::Mark& mark) { return mark.column + 1; }
   [[noreturn]] static void Refuse(const YAML::Mark& mark, std::string_view why) {
-    throw Refused{InvalidInput("{}", why), mark};
+    throw RefusedYaml{InvalidInput("{}", why), mark};
   }
   static void Check(const YAML::Mark& mark, Status status) {
-    if (!status.ok()) throw Refused{std::move(status), mark};
+    if (!status.ok()) throw RefusedYaml{std::move(status), mark};
   }
   static void CheckAnchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != 0) Refuse(mark, "anchors (&name) are not accepted; write the value out");
@@ -112,18 +112,18 @@ Result<Document> ParseYaml(std::string_view text, const std::string& name, const
   ORRERY_RETURN_IF_ERROR(CheckText(text, name, limits));
   Document document;
   document.sources.push_back(name);
-  Handler handler(limits);
+  YamlHandler handler(limits);
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
     if (parser.HandleNextDocument(handler)) {
       document.root = handler.TakeRoot();
-      Handler second(limits);
+      YamlHandler second(limits);
       if (parser.HandleNextDocument(second)) {
         return InvalidInput("{}: holds several documents (---); keep one", Printable(name, 400));
       }
     }
-  } catch (const Refused& refused) {
+  } catch (const RefusedYaml& refused) {
     return At(name, refused.mark, refused.status.message());
   } catch (const YAML::Exception& error) {
     return At(

@@ -34,7 +34,6 @@ using formats::Section;
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::int64_t kLargestTrace = std::int64_t{16} << 30;
 
 constexpr Option kAstra[] = {
     {.name = "congestion",

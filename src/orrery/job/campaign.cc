@@ -17,7 +17,6 @@ namespace orrery::job {
 namespace {
 
 using campaign::PowerUse;
-using campaign::Tables;
 
 Result<std::optional<Section>> ReadAsked(const Source& source, const formats::Node& root,
                                          const OptionTable& options) {
@@ -29,7 +28,7 @@ Result<std::optional<Section>> ReadAsked(const Source& source, const formats::No
   return Asked(std::move(section));
 }
 
-Status ReadPrice(const Section& section, const Tables& tables, Job* job) {
+Status ReadPrice(const Section& section, const campaign::Tables& tables, Job* job) {
   const cluster::DeviceSpec& device = job->cluster.device;
   double& price = job->cost->usd_per_gpu_hour;
   price = device.price_per_hour_usd;
@@ -43,7 +42,7 @@ Status ReadPrice(const Section& section, const Tables& tables, Job* job) {
   return {};
 }
 
-Status ReadCost(const Section& section, const Tables& tables, Job* job) {
+Status ReadCost(const Section& section, const campaign::Tables& tables, Job* job) {
   campaign::CostSettings& cost = job->cost.emplace();
   ORRERY_RETURN_IF_ERROR(ReadPrice(section, tables, job));
   if (section.Has("carbon_intensity")) {
@@ -81,7 +80,7 @@ Status ReadCost(const Section& section, const Tables& tables, Job* job) {
   return {};
 }
 
-Status ReadGoodput(const Section& section, const Tables& tables, Job* job) {
+Status ReadGoodput(const Section& section, const campaign::Tables& tables, Job* job) {
   campaign::GoodputSettings& g = job->goodput.emplace();
   Result<campaign::Failures> failures = tables.FindFailures(section.Text("failures"));
   if (!failures.ok()) return std::move(failures).TakeStatus().In(section.Where("failures"));
@@ -241,7 +240,7 @@ campaign::RunFacts FactsOfRun(const Job& job, std::size_t index, const graph::Gr
 }  // namespace
 
 Status ReadCampaign(const Source& source, const formats::Node& root, Job* job) {
-  const Tables& tables = job->known().campaign;
+  const campaign::Tables& tables = job->known().campaign;
   ORRERY_ASSIGN_OR_RETURN(const std::optional<Section> cost,
                           ReadAsked(source, root, campaign::CostOptions()));
   const bool tokens =

@@ -20,7 +20,7 @@ training: {global_batch: 64, seq_len: 1024, sharding: zero1, tokens: 1e12}
 goodput: {spares: 3, interval: 90s, storage_bandwidth: 2GB/s}
 )";
 
-Job Read(std::string_view text, const std::vector<std::string>& set = {}) {
+Job ReadCampaign(std::string_view text, const std::vector<std::string>& set = {}) {
   Result<Job> job = ReadJobText(text, "job.yaml", "", {.set = set});
   EXPECT_TRUE(job.ok()) << job.status().message();
   return *std::move(job);
@@ -28,23 +28,23 @@ Job Read(std::string_view text, const std::vector<std::string>& set = {}) {
 
 // Tokens alone ask for the cost; the device's price and what was assumed are said.
 TEST(Campaign, WhatIsLeftOutComesFromTheTables) {
-  const Job job = Read(kJob);
+  const Job job = ReadCampaign(kJob);
   ASSERT_TRUE(job.cost.has_value());
   EXPECT_EQ(job.cost->usd_per_gpu_hour,
             campaign::Tables::BuiltIn().FindPrice("H100-SXM5-80GB")->usd_per_gpu_hour);
   EXPECT_THAT(job.assumed, Contains(HasSubstr("cost.price_per_gpu_hour: 3.78 USD on 2026-05-07")));
   EXPECT_THAT(job.assumed, Contains(HasSubstr("419 unexpected interruptions in 54 days")));
-  EXPECT_EQ(Read(kJob, {"cost.price_per_gpu_hour=2"}).cost->usd_per_gpu_hour, 2);
-  EXPECT_EQ(Read(kJob, {"cluster.device.price_per_hour=1.5"}).cost->usd_per_gpu_hour, 1.5);
-  EXPECT_EQ(Read(kJob, {"cost.region=france"}).cost->g_per_kwh, 56);
-  EXPECT_FALSE(Read(kJob, {"training.tokens=null"}).cost.has_value());
+  EXPECT_EQ(ReadCampaign(kJob, {"cost.price_per_gpu_hour=2"}).cost->usd_per_gpu_hour, 2);
+  EXPECT_EQ(ReadCampaign(kJob, {"cluster.device.price_per_hour=1.5"}).cost->usd_per_gpu_hour, 1.5);
+  EXPECT_EQ(ReadCampaign(kJob, {"cost.region=france"}).cost->g_per_kwh, 56);
+  EXPECT_FALSE(ReadCampaign(kJob, {"training.tokens=null"}).cost.has_value());
 }
 
 // The resolved job is the job.
 TEST(Campaign, ResolvedJobsReadBack) {
   for (const char* set : {"cost.region=norway", "goodput.failures=none", "goodput.elastic=true"}) {
-    const Job job = Read(kJob, {set});
-    const Job again = Read(job.config_json);
+    const Job job = ReadCampaign(kJob, {set});
+    const Job again = ReadCampaign(job.config_json);
     EXPECT_EQ(again.config_json, job.config_json) << set;
     EXPECT_EQ(again.config_hash, job.config_hash) << set;
   }
@@ -53,7 +53,7 @@ TEST(Campaign, ResolvedJobsReadBack) {
 // Mixed precision with Adam keeps 14 bytes a parameter: 2 of weights, 12 of main copy and moments.
 TEST(Campaign, CheckpointHoldsTheStateOnce) {
   for (const char* set : {"training.sharding=none", "training.sharding=zero1"}) {
-    const Job job = Read(kJob, {set, "parallel.pp=1"});  // no copy of tied embeddings
+    const Job job = ReadCampaign(kJob, {set, "parallel.pp=1"});  // no copy of tied embeddings
     const auto result = Simulate(job);
     ASSERT_TRUE(result.ok()) << result.status().message();
     const results::JobResult& one = result->jobs.front();

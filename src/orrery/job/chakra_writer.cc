@@ -14,7 +14,7 @@ namespace orrery::job {
 namespace {
 
 using engine::general::FlatProgram;
-using engine::general::Node;
+using Operation = engine::general::Node;
 using engine::general::NodeKind;
 using engine::general::Peers;
 using formats::ChakraCollective;
@@ -45,9 +45,9 @@ ChakraCollective CollectiveOf(Collective c) {
   }
 }
 
-class Writer {
+class ChakraWriter {
  public:
-  Writer(const graph::Graph& graph, FlatPrograms&& programs)
+  ChakraWriter(const graph::Graph& graph, FlatPrograms&& programs)
       : graph_(graph), programs_(std::move(programs)), peers_(graph_) {}
 
   Result<ChakraExport> Write() {
@@ -73,8 +73,8 @@ class Writer {
       deps.resize(flat.size());
       for (std::size_t i = 0; i < flat.size(); ++i) {
         for (const std::uint32_t edge : flat.edges(i)) {
-          starts_ += (edge & Node::kStartEdge) != 0 ? 1 : 0;
-          deps[edge & ~Node::kStartEdge].push_back(i);
+          starts_ += (edge & Operation::kStartEdge) != 0 ? 1 : 0;
+          deps[edge & ~Operation::kStartEdge].push_back(i);
         }
       }
     }
@@ -85,7 +85,7 @@ class Writer {
     const auto& deps = deps_[programs_.program(rank)];
     formats::ChakraWriter out;
     for (std::size_t i = 0; i < flat.size(); ++i) {
-      const Node& n = flat.node(i);
+      const Operation& n = flat.node(i);
       ChakraNode node;
       node.id = i;
       std::string group;
@@ -94,8 +94,8 @@ class Writer {
     }
     return out.Release();
   }
-  std::string_view NameOf(const Node& n) const {
-    if (n.op == Node::kNoOp) return n.kind == NodeKind::kJoin ? "join" : "host";
+  std::string_view NameOf(const Operation& n) const {
+    if (n.op == Operation::kNoOp) return n.kind == NodeKind::kJoin ? "join" : "host";
     const graph::Op& op = graph_.blocks[n.block].ops[n.op];
     if (op.name.valid()) return graph_.name(op.name);
     return n.kind == NodeKind::kHost ? "launch" : "operation";
@@ -111,9 +111,9 @@ class Writer {
     node->has |= ChakraNode::kDurationPs;
   }
 
-  Status Fill(std::uint32_t rank, const Node& n, ChakraNode* node, std::string* group) {
+  Status Fill(std::uint32_t rank, const Operation& n, ChakraNode* node, std::string* group) {
     const std::int64_t amount = programs_.amount(rank, n);
-    held_ = held_ || n.cpu != Node::kNone || n.nic != Node::kNone;
+    held_ = held_ || n.cpu != Operation::kNone || n.nic != Operation::kNone;
     switch (n.kind) {
       case NodeKind::kJoin:
         return {};
@@ -154,7 +154,7 @@ class Writer {
     measured_ = true;
   }
 
-  Status Message(std::uint32_t rank, const Node& n, std::int64_t bytes, ChakraNode* node) {
+  Status Message(std::uint32_t rank, const Operation& n, std::int64_t bytes, ChakraNode* node) {
     const graph::Comm& comm = programs_.comm(n);
     Measured(rank, comm, node);
     const bool send = n.kind == NodeKind::kSend;
@@ -175,7 +175,7 @@ class Writer {
     return {};
   }
 
-  Status OfCollective(std::uint32_t rank, const Node& n, std::int64_t bytes, ChakraNode* node,
+  Status OfCollective(std::uint32_t rank, const Operation& n, std::int64_t bytes, ChakraNode* node,
                       std::string* group) {
     const graph::Comm& comm = programs_.comm(n);
     const GroupId id = graph_.group(graph_.bindings[rank], comm.group);
@@ -263,7 +263,7 @@ class Writer {
 
 Result<ChakraExport> ExportChakra(const engine::Inputs& inputs, int iterations) {
   ORRERY_ASSIGN_OR_RETURN(FlatPrograms programs, FlatPrograms::Make(inputs, iterations));
-  return Writer(*inputs.graph, std::move(programs)).Write();
+  return ChakraWriter(*inputs.graph, std::move(programs)).Write();
 }
 
 }  // namespace orrery::job

@@ -14,7 +14,7 @@
 namespace orrery::job {
 namespace {
 
-using formats::Node;
+using Yaml = formats::Node;
 using formats::Section;
 using enum OptionType;
 
@@ -105,7 +105,7 @@ struct Reader {
 };
 
 // What a job may say of a framework and a row says of every plan.
-Status ReadOptions(const Section& section, FrameworkDefaults* d) {
+Status ReadOfEveryPlan(const Section& section, FrameworkDefaults* d) {
   const Reader read{section};
   workload::FrameworkBehaviour& o = d->options;
   std::vector<std::string_view> known = {"torch_layers", "cp_exchange", "fp8_recipe",
@@ -162,7 +162,7 @@ void ReadRecipe(const Section& section, FrameworkRecipe* r) {
 
 Result<Framework> ReadRow(const formats::Document& document, const formats::DataRow& row) {
   const auto part = [&](std::string_view name, const OptionTable& table) -> Result<Section> {
-    const Node* node = row.keys.Find(name);
+    const Yaml* node = row.keys.Find(name);
     if (node == nullptr) return Section(table);
     return Section::Read(document, *node, table);
   };
@@ -178,7 +178,7 @@ Result<Framework> ReadRow(const formats::Document& document, const formats::Data
   }
   ORRERY_ASSIGN_OR_RETURN(const Section options,
                           part("framework_options", workload::FrameworkOptions()));
-  ORRERY_RETURN_IF_ERROR(ReadOptions(options, &f.defaults));
+  ORRERY_RETURN_IF_ERROR(ReadOfEveryPlan(options, &f.defaults));
   ORRERY_ASSIGN_OR_RETURN(const Section defaults, part("defaults", kDefaultsTable));
   ReadDefaults(defaults, &f.defaults);
   ORRERY_ASSIGN_OR_RETURN(const Section recipe, part("recipe", kRecipeTable));

@@ -15,7 +15,7 @@ namespace orrery::job {
 namespace {
 
 using engine::general::FlatProgram;
-using engine::general::Node;
+using Operation = engine::general::Node;
 using engine::general::NodeKind;
 using engine::general::Peers;
 using formats::GoalSchedule;
@@ -23,9 +23,9 @@ using Kind = GoalSchedule::Kind;
 
 constexpr int kMostProcessors = 256;
 
-class Writer {
+class GoalWriter {
  public:
-  Writer(const engine::Inputs& inputs, FlatPrograms&& programs)
+  GoalWriter(const engine::Inputs& inputs, FlatPrograms&& programs)
       : in_(inputs),
         graph_(*inputs.graph),
         programs_(std::move(programs)),
@@ -85,8 +85,8 @@ class Writer {
         "one of its own",
         streams.size(), held);
   }
-  std::uint8_t CpuOf(const Node& n) const {
-    if (n.cpu != Node::kNone) return static_cast<std::uint8_t>(n.cpu);
+  std::uint8_t CpuOf(const Operation& n) const {
+    if (n.cpu != Operation::kNone) return static_cast<std::uint8_t>(n.cpu);
     if (n.kind == NodeKind::kHost) return static_cast<std::uint8_t>(host_);
     if (n.kind == NodeKind::kJoin) return static_cast<std::uint8_t>(join_);
     const graph::Block& block = graph_.blocks[n.block];
@@ -119,15 +119,15 @@ class Writer {
     }
     for (std::size_t i = 0; i < flat.size(); ++i) {
       for (const std::uint32_t edge : flat.edges(i)) {
-        const bool start = (edge & Node::kStartEdge) != 0;
-        const Place& to = places[edge & ~Node::kStartEdge];
+        const bool start = (edge & Operation::kStartEdge) != 0;
+        const Place& to = places[edge & ~Operation::kStartEdge];
         builder_.Require(to.first, start ? places[i].first : places[i].last, start);
       }
     }
     return {};
   }
 
-  Result<Place> AddNode(std::uint32_t rank, const Node& n) {
+  Result<Place> AddNode(std::uint32_t rank, const Operation& n) {
     const std::int64_t amount = programs_.amount(rank, n);
     std::uint32_t at = 0;
     switch (n.kind) {
@@ -153,7 +153,7 @@ class Writer {
           return InvalidInput("rank {}: the peer of a message is no rank of its job", rank);
         }
         messages_ = messages_ || !n.raw;
-        const auto nic = static_cast<std::uint8_t>(n.nic == Node::kNone ? 0 : n.nic);
+        const auto nic = static_cast<std::uint8_t>(n.nic == Operation::kNone ? 0 : n.nic);
         at = Add(n.kind == NodeKind::kSend ? Kind::kSend : Kind::kRecv, amount, peer,
                  static_cast<std::uint32_t>(comm.tag), CpuOf(n), nic);
         break;
@@ -164,7 +164,7 @@ class Writer {
     return Place{at, at};
   }
 
-  Result<Place> AddCollective(std::uint32_t rank, const Node& n, std::int64_t bytes) {
+  Result<Place> AddCollective(std::uint32_t rank, const Operation& n, std::int64_t bytes) {
     const graph::Comm& comm = programs_.comm(n);
     const GroupId id = graph_.group(graph_.bindings[rank], comm.group);
     const auto join = static_cast<std::uint8_t>(join_);
@@ -305,7 +305,7 @@ class Writer {
 
 Result<GoalExport> ExportGoal(const engine::Inputs& inputs, int iterations) {
   ORRERY_ASSIGN_OR_RETURN(FlatPrograms programs, FlatPrograms::Make(inputs, iterations));
-  return Writer(inputs, std::move(programs)).Write();
+  return GoalWriter(inputs, std::move(programs)).Write();
 }
 
 }  // namespace orrery::job

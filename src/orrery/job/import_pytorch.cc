@@ -17,14 +17,15 @@
 namespace orrery::job {
 namespace {
 
-constexpr std::size_t kStart = 65536;  // tables of process groups may stand before the events
+constexpr std::size_t kProfileStart =
+    65536;  // tables of process groups may stand before the events
 
 std::string StartOf(const std::string& path) {
-  std::string start(kStart, '\0');
+  std::string start(kProfileStart, '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
   start.resize(static_cast<std::size_t>(file.gcount()));
-  return formats::IsGzip(start) ? formats::GunzipStart(start, kStart) : start;
+  return formats::IsGzip(start) ? formats::GunzipStart(start, kProfileStart) : start;
 }
 
 bool IsNamedJson(const std::filesystem::path& path) {
@@ -67,7 +68,7 @@ Status ReadOne(const std::string& path, Read* read) {
   if (formats::IsGzip(text)) {
     ORRERY_ASSIGN_OR_RETURN(text, formats::Gunzip(text, formats::kMostKinetoBytes, path));
   }
-  const std::string_view start = std::string_view(text).substr(0, kStart);
+  const std::string_view start = std::string_view(text).substr(0, kProfileStart);
   if (formats::IsExecutionTrace(start)) {
     ORRERY_ASSIGN_OR_RETURN(formats::ExecutionTrace trace,
                             formats::ParseExecutionTrace(std::move(text), path));

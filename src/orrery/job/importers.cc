@@ -39,8 +39,6 @@ namespace orrery::job {
 using formats::Section;
 namespace {
 
-// A schedule or graph in memory takes about as much again.
-constexpr std::int64_t kLargestTrace = std::int64_t{16} << 30;
 constexpr std::size_t kStart = 4096;
 // Of a mapped GOAL file, ranks that are read before their bytes leave memory.
 constexpr std::uint32_t kRanksMapped = 64;
@@ -225,7 +223,7 @@ Result<ImportedTrace> ReadRankTraces(const TraceFiles& files, const ImportOption
   return trace;
 }
 
-constexpr Option kText[] = {
+constexpr Option kTextKeys[] = {
     {.name = "ranks",
      .type = OptionType::kInteger,
      .min = 1,
@@ -239,7 +237,7 @@ constexpr Option kText[] = {
      .doc = "Its forward and backward passes."},
 };
 constexpr OptionTable kTextTable{
-    .path = "text", .doc = "What an ASTRA-sim text workload does not say.", .options = kText};
+    .path = "text", .doc = "What an ASTRA-sim text workload does not say.", .options = kTextKeys};
 
 bool IsTextWorkload(const TraceFiles& files) {
   return workload::SniffLayerText(files.start) == workload::LayerTextKind::kAstra;

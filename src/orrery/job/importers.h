@@ -25,6 +25,9 @@
 
 namespace orrery::job {
 
+// A schedule or graph in memory takes about as much again.
+inline constexpr std::int64_t kLargestTrace = std::int64_t{16} << 30;
+
 // What a user named, and how its first file begins.
 struct TraceFiles {
   std::vector<std::string> paths;

@@ -16,9 +16,10 @@
 #include "orrery/workload/families/config.h"
 
 namespace orrery::job {
-namespace {
 
 std::string Count(std::size_t n) { return HumanCount(static_cast<std::int64_t>(n)); }
+
+namespace {
 
 void AddModel(const workload::Model& m, Facts* facts) {
   facts->emplace_back("model", m.name);

@@ -1,6 +1,7 @@
 // What a file holds, as pairs of name and value for people.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@ namespace orrery::job {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
+std::string Count(std::size_t n);  // "16,384"
 // `data`: tables that a user added; null: what is built in.
 Result<Facts> JobFacts(const std::string& path, const std::shared_ptr<const Data>& data);
 // A cluster by definition, preset, topology file or the job that it is of, on `nodes` hosts (0: as

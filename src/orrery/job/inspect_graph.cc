@@ -15,8 +15,6 @@ namespace {
 constexpr std::size_t kMatrixRanks = 64;  // more are too wide for a matrix
 constexpr std::size_t kBusiestPairs = 20;
 
-std::string Count(std::size_t n) { return HumanCount(static_cast<std::int64_t>(n)); }
-
 std::string ProgramName(const graph::Graph& graph, ProgramId id) {
   return fmt::format("program {} '{}'", id.value, Printable(graph.programs[id.index()].name, 40));
 }

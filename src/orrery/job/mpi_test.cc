@@ -66,7 +66,7 @@ results::TraceResult Predicted(const Program& program, std::vector<std::string> 
   EXPECT_TRUE(result.ok()) << result.status().message();
   return result.ok() ? *std::move(result) : results::TraceResult{};
 }
-std::string Error(const Program& program, std::vector<std::string> set = {}) {
+std::string ProgramError(const Program& program, std::vector<std::string> set = {}) {
   return program.Simulated(std::move(set)).status().message();
 }
 
@@ -274,7 +274,7 @@ TEST(MpiTrace, SaysWhatIsWrong) {
   const auto error = [](std::string_view call, std::string_view arguments) {
     Program p(2);
     p.Call(0, call, std::string(arguments));
-    return Error(p);
+    return ProgramError(p);
   };
   EXPECT_THAT(error("Put", "1:2"), HasSubstr("trace-000.txt:2: 'MPI_Put' is not among the calls"));
   EXPECT_THAT(error("Send", "1:2:13,1,1:5:0:@"),
@@ -289,8 +289,9 @@ TEST(MpiTrace, SaysWhatIsWrong) {
   EXPECT_THAT(error("Barrier", "@"), HasSubstr("deadlock"));
   Program p(3);
   p.All("Allgather", [](int) { return "1:8:13,1,1:1:8:13,1,1:@"; });
-  EXPECT_THAT(Error(p, {"mpi.allgather=recursive-doubling"}), HasSubstr("needs a power of two"));
-  EXPECT_THAT(Error(p, {"mpi.allgather=brck"}), HasSubstr("bruck"));
+  EXPECT_THAT(ProgramError(p, {"mpi.allgather=recursive-doubling"}),
+              HasSubstr("needs a power of two"));
+  EXPECT_THAT(ProgramError(p, {"mpi.allgather=brck"}), HasSubstr("bruck"));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ constexpr std::string_view kKeys[] = {
 };
 
 // A key of the table, with what it becomes.
-const std::vector<formats::Field>& Keys() {
+const std::vector<formats::Field>& Ns3Keys() {
   static const std::vector<formats::Field> keys = [] {
     std::string text;
     for (const std::string_view line : kKeys) text.append(line).push_back('\n');
@@ -37,7 +37,7 @@ std::string_view TextOf(const formats::Field& row, std::string_view key) {
   return node == nullptr ? std::string_view() : std::string_view(node->text);
 }
 
-struct Line {
+struct ConfigLine {
   std::int32_t number = 0;
   std::string_view key;
   std::vector<std::string_view> values;
@@ -71,9 +71,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kModes = 
     {"12", "none"},
 }};
 
-class Reader {
+class Ns3Reader {
  public:
-  Reader(std::string name, std::int64_t nic_Bps) : name_(std::move(name)), nic_Bps_(nic_Bps) {
+  Ns3Reader(std::string name, std::int64_t nic_Bps) : name_(std::move(name)), nic_Bps_(nic_Bps) {
     out_.document.sources.push_back(name_);
     out_.document.root.kind = formats::Node::Kind::kMap;
   }
@@ -81,14 +81,14 @@ class Reader {
   Result<Ns3Config> Read(std::string_view text) {
     ORRERY_RETURN_IF_ERROR(Split(text));
     ORRERY_RETURN_IF_ERROR(ReadMode());
-    for (const Line& line : lines_) ORRERY_RETURN_IF_ERROR(ReadLine(line));
+    for (const ConfigLine& line : lines_) ORRERY_RETURN_IF_ERROR(ReadLine(line));
     SetWindow();
     WriteNotes();
     return std::move(out_);
   }
 
  private:
-  std::string At(const Line& line) const { return fmt::format("{}:{}", name_, line.number); }
+  std::string At(const ConfigLine& line) const { return fmt::format("{}:{}", name_, line.number); }
 
   Status Split(std::string_view text) {
     std::int32_t number = 0;
@@ -98,11 +98,11 @@ class Reader {
       i = end + 1;
       ++number;
       if (words.empty()) continue;
-      Line line{number, words.front(), {words.begin() + 1, words.end()}};
+      ConfigLine line{number, words.front(), {words.begin() + 1, words.end()}};
       if (line.values.empty()) {
         return InvalidInput("{}: {} has no value", At(line), Printable(std::string(line.key)));
       }
-      if (const Line* other = Find(line.key)) {
+      if (const ConfigLine* other = Find(line.key)) {
         return InvalidInput("{}: {} stands in line {} too", At(line), line.key, other->number);
       }
       lines_.push_back(std::move(line));
@@ -110,13 +110,13 @@ class Reader {
     if (lines_.empty()) return InvalidInput("{}: no line has a key and a value", name_);
     return {};
   }
-  const Line* Find(std::string_view key) const {
-    const auto it = std::ranges::find(lines_, key, &Line::key);
+  const ConfigLine* Find(std::string_view key) const {
+    const auto it = std::ranges::find(lines_, key, &ConfigLine::key);
     return it == lines_.end() ? nullptr : &*it;
   }
 
   Status ReadMode() {
-    const Line* line = Find("CC_MODE");
+    const ConfigLine* line = Find("CC_MODE");
     const std::string_view mode = line == nullptr ? "1" : line->values.front();
     const auto it = std::ranges::find(kModes, mode, &decltype(kModes)::value_type::first);
     if (it == kModes.end()) {
@@ -137,7 +137,7 @@ class Reader {
     node.line = number;
     out_.document.root.fields.push_back({std::string(key), number, 0, std::move(node)});
   }
-  static void Add(const Line& line, std::string* list) {
+  static void Add(const ConfigLine& line, std::string* list) {
     list->append(list->empty() ? "" : ", ").append(line.key);
   }
   void WriteNotes() {
@@ -150,11 +150,11 @@ class Reader {
     }
   }
 
-  Status ReadLine(const Line& line) {
-    const auto row = std::ranges::find(Keys(), line.key, &formats::Field::key);
-    if (row == Keys().end()) {
+  Status ReadLine(const ConfigLine& line) {
+    const auto row = std::ranges::find(Ns3Keys(), line.key, &formats::Field::key);
+    if (row == Ns3Keys().end()) {
       std::vector<std::string_view> valid;
-      for (const formats::Field& known : Keys()) valid.push_back(known.key);
+      for (const formats::Field& known : Ns3Keys()) valid.push_back(known.key);
       return InvalidInput("{}: {}", At(line),
                           UnknownName("key", Printable(std::string(line.key)), valid));
     }
@@ -170,7 +170,7 @@ class Reader {
   }
 
   // One value changes nothing; numbers are compared as such.
-  Status CheckOnly(const Line& line, std::string_view only, std::string_view why) {
+  Status CheckOnly(const ConfigLine& line, std::string_view only, std::string_view why) {
     const std::vector<std::string_view> expected = Words(only);
     bool same = expected.size() == line.values.size();
     for (std::size_t i = 0; same && i < expected.size(); ++i) {
@@ -182,7 +182,7 @@ class Reader {
                         Printable(std::string(line.values.front())), why, only);
   }
 
-  Status Convert(const Line& line, std::string_view packet, std::string_view unit) {
+  Status Convert(const ConfigLine& line, std::string_view packet, std::string_view unit) {
     constexpr std::string_view kOfAll[] = {"control_first", "buffer"};
     const bool of_all = std::ranges::find(kOfAll, packet) != std::end(kOfAll);
     if (!of_all && !network::packet::ReadsParameter(*control_, packet)) {
@@ -207,7 +207,7 @@ class Reader {
     return {};
   }
 
-  Status ReadByRule(const Line& line, std::string_view packet) {
+  Status ReadByRule(const ConfigLine& line, std::string_view packet) {
     if (packet == "congestion_control") return {};
     if (packet.starts_with("ecn_")) return ReadMap(line, packet);
     const std::optional<double> number = Number(line.values.front());
@@ -218,7 +218,7 @@ class Reader {
     if (packet == "cluster.nic_mtu_bytes") {
       out_.payload_bytes = static_cast<std::int64_t>(*number);
     } else if (packet == "ack_every") {
-      const Line* payload = Find("PACKET_PAYLOAD_SIZE");
+      const ConfigLine* payload = Find("PACKET_PAYLOAD_SIZE");
       const double bytes = payload == nullptr ? 1000 : Number(payload->values[0]).value_or(1000);
       Set("ack_every", fmt::format("{}", std::max(1.0, std::ceil(*number / bytes))), line.number);
     } else if (line.key == "HAS_WIN") {
@@ -231,7 +231,7 @@ class Reader {
   }
 
   // A map: how many pairs, then a rate in bit/s and its value, each.
-  Status ReadMap(const Line& line, std::string_view packet) {
+  Status ReadMap(const ConfigLine& line, std::string_view packet) {
     if (control_->ecn == nullptr) {
       Add(line, &unread_);
       return {};
@@ -275,7 +275,7 @@ class Reader {
 
   std::string name_;
   std::int64_t nic_Bps_ = 0;
-  std::vector<Line> lines_;
+  std::vector<ConfigLine> lines_;
   const network::packet::ControlInfo* control_ = nullptr;
   bool has_window_ = true, window_varies_ = false;  // HPCC's defaults
   std::int32_t window_line_ = 0;
@@ -287,7 +287,7 @@ class Reader {
 
 Result<Ns3Config> ReadNs3Config(std::string_view text, const std::string& name,
                                 std::int64_t nic_Bps) {
-  return Reader(name, nic_Bps).Read(text);
+  return Ns3Reader(name, nic_Bps).Read(text);
 }
 
 }  // namespace orrery::job

@@ -95,7 +95,7 @@ std::map<std::string, std::string> Packet(std::string_view text, std::int64_t ni
   for (const formats::Field& f : config->document.root.fields) keys[f.key] = f.value.text;
   return keys;
 }
-std::string Error(std::string_view text) {
+std::string ConfigError(std::string_view text) {
   return ReadNs3Config(text, "SimAI.conf", k400G).status().message();
 }
 
@@ -148,18 +148,18 @@ TEST(Ns3Config, EachModeReadsWhatItReads) {
 }
 
 TEST(Ns3Config, WhatCannotBeHadIsRefusedByName) {
-  EXPECT_THAT(Error("CC_MODE 1\nRATE_IA 5Mb/s\n"),
+  EXPECT_THAT(ConfigError("CC_MODE 1\nRATE_IA 5Mb/s\n"),
               HasSubstr("SimAI.conf:2: unknown key 'RATE_IA'"));
-  EXPECT_THAT(Error("RATE_IA 5Mb/s\n"), HasSubstr("RATE_AI"));
-  EXPECT_THAT(Error("CC_MODE 4\n"), HasSubstr("SimAI.conf:1: CC_MODE 4 is none of 1"));
-  EXPECT_THAT(Error("LINK_DOWN 100 3 4\n"), HasSubstr("it may be 0 0 0"));
-  EXPECT_THAT(Error("ENABLE_QCN 0\n"), HasSubstr("ENABLE_QCN 0 is not built"));
-  EXPECT_THAT(Error("RP_TIMER soon\n"), HasSubstr("'soon' is not a number"));
-  EXPECT_THAT(Error("RP_TIMER\n"), HasSubstr("RP_TIMER has no value"));
-  EXPECT_THAT(Error("HAS_WIN 1\nHAS_WIN 0\n"), HasSubstr("stands in line 1 too"));
-  EXPECT_THAT(Error("KMIN_MAP 2 400000000000 800\n"),
+  EXPECT_THAT(ConfigError("RATE_IA 5Mb/s\n"), HasSubstr("RATE_AI"));
+  EXPECT_THAT(ConfigError("CC_MODE 4\n"), HasSubstr("SimAI.conf:1: CC_MODE 4 is none of 1"));
+  EXPECT_THAT(ConfigError("LINK_DOWN 100 3 4\n"), HasSubstr("it may be 0 0 0"));
+  EXPECT_THAT(ConfigError("ENABLE_QCN 0\n"), HasSubstr("ENABLE_QCN 0 is not built"));
+  EXPECT_THAT(ConfigError("RP_TIMER soon\n"), HasSubstr("'soon' is not a number"));
+  EXPECT_THAT(ConfigError("RP_TIMER\n"), HasSubstr("RP_TIMER has no value"));
+  EXPECT_THAT(ConfigError("HAS_WIN 1\nHAS_WIN 0\n"), HasSubstr("stands in line 1 too"));
+  EXPECT_THAT(ConfigError("KMIN_MAP 2 400000000000 800\n"),
               HasSubstr("KMIN_MAP wants a number of pairs"));
-  EXPECT_THAT(Error("\n# nothing\n"), HasSubstr("no line has a key"));
+  EXPECT_THAT(ConfigError("\n# nothing\n"), HasSubstr("no line has a key"));
 }
 
 // A value that the key takes.
@@ -202,7 +202,7 @@ TEST(Ns3Config, EveryKeyOfTheTableIsMappedWithoutEffectOrRefused) {
     EXPECT_FALSE(of("source").empty()) << row.key;
     if (!of("only").empty()) {
       EXPECT_EQ(Packet(row.key + " " + of("only") + "\n"), Packet("CC_MODE 1\n")) << row.key;
-      EXPECT_THAT(Error(row.key + " 77\n"), HasSubstr(row.key + " 77 is not built"));
+      EXPECT_THAT(ConfigError(row.key + " 77\n"), HasSubstr(row.key + " 77 is not built"));
       ++fates["refused"];
     } else if (of("packet").empty()) {
       const auto config = ReadNs3Config(row.key + " 1\n", "f", k400G);

@@ -37,7 +37,7 @@ cluster::Placement Placed(const std::vector<JobToPlace>& jobs, std::uint64_t see
   EXPECT_TRUE(placement.ok()) << placement.status().message();
   return placement.ok() ? *std::move(placement) : cluster::Placement{};
 }
-std::string Error(const std::vector<JobToPlace>& jobs) {
+std::string PlacingError(const std::vector<JobToPlace>& jobs) {
   return PlaceJobs(EightHosts(), jobs, 1).status().message();
 }
 
@@ -79,21 +79,22 @@ TEST(PlaceJobs, RandomIsDrawnByTheSeedAndTakesNobodysHost) {
 TEST(PlaceJobs, SaysWhatDoesNotFit) {
   const PlacementRequest packed{.whole_nodes = true};
   EXPECT_THAT(
-      Error({{"a", 5, &packed}, {"b", 4, &packed}}),
+      PlacingError({{"a", 5, &packed}, {"b", 4, &packed}}),
       HasSubstr("placement of b: 4 hosts need 32 GPUs, but 24 of the cluster's 64 are free"));
   const PlacementRequest twice{.policy = PlacementPolicy::kExplicit, .devices = {DeviceId(3)}};
-  EXPECT_THAT(Error({{"a", 1, &twice}, {"b", 1, &twice}}),
+  EXPECT_THAT(PlacingError({{"a", 1, &twice}, {"b", 1, &twice}}),
               HasSubstr("placement of b: GPU 3 is listed for job 'a' too"));
-  EXPECT_THAT(Error({{"a", 2, &twice}}), HasSubstr("1 GPUs are listed for 2 ranks"));
+  EXPECT_THAT(PlacingError({{"a", 2, &twice}}), HasSubstr("1 GPUs are listed for 2 ranks"));
   // A rank that has a host has all of it.
   const PlacementRequest host{
       .policy = PlacementPolicy::kExplicit, .devices = {DeviceId(0)}, .whole_nodes = true};
-  EXPECT_THAT(Error({{"a", 1, &host}, {"b", 1, &twice}}),
+  EXPECT_THAT(PlacingError({{"a", 1, &host}, {"b", 1, &twice}}),
               HasSubstr("placement of b: GPU 3 is listed for job 'a' too"));
   const PlacementRequest none{.policy = PlacementPolicy::kExplicit, .devices = {DeviceId(64)}};
-  EXPECT_THAT(Error({{"a", 1, &none}}), HasSubstr("GPU 64 does not exist"));
+  EXPECT_THAT(PlacingError({{"a", 1, &none}}), HasSubstr("GPU 64 does not exist"));
   // Seven whole hosts are free, but not eight: a GPU of one is taken.
-  EXPECT_THAT(Error({{"a", 1, &twice}, {"b", 8, &packed}}), HasSubstr("placement of b: 8 hosts"));
+  EXPECT_THAT(PlacingError({{"a", 1, &twice}, {"b", 8, &packed}}),
+              HasSubstr("placement of b: 8 hosts"));
 }
 
 }  // namespace

@@ -104,9 +104,6 @@ Result<std::shared_ptr<const Data>> ReadDataKey(const Source& source,
   return data;
 }
 
-// 10⁻¹⁸ s from ns.
-std::int64_t Attoseconds(double ns) { return static_cast<std::int64_t>(ns * 1e9 + 0.5); }
-
 Status ReadLogGops(const Source& source, const Node* node, Job* job) {
   if (node == nullptr) return {};
   if (job->network != "loggops") {
@@ -117,10 +114,10 @@ Status ReadLogGops(const Source& source, const Node* node, Job* job) {
                           Section::Read(*source.document, *node, network::JobLogGopsOptions()));
   network::LogGopsParameters& loggops = job->loggops;
   if (section.Has("L")) loggops.L = section.Integer("L");
-  if (section.Has("G")) loggops.G_as = Attoseconds(section.Real("G"));
+  if (section.Has("G")) loggops.G_as = network::Attoseconds(section.Real("G"));
   loggops.o = section.Integer("o");
   loggops.g = section.Integer("g");
-  loggops.O_as = Attoseconds(section.Real("O"));
+  loggops.O_as = network::Attoseconds(section.Real("O"));
   return {};
 }
 

@@ -15,12 +15,12 @@
 namespace orrery::job {
 namespace {
 
-using Json = nlohmann::json;
+using TreeJson = nlohmann::json;
 
 constexpr std::int64_t kMostBytes = 64 << 20;
 
 // XGBoost writes numbers of its parameters as text: "5E-1", and newer releases "[5E-1]".
-bool NumberOf(const Json& text, float* out) {
+bool NumberOf(const TreeJson& text, float* out) {
   if (!text.is_string()) return false;
   std::string s = text.get<std::string>();
   if (s.size() > 2 && s.front() == '[' && s.back() == ']') s = s.substr(1, s.size() - 2);
@@ -28,7 +28,7 @@ bool NumberOf(const Json& text, float* out) {
   return std::from_chars(s.data(), end, *out).ptr == end;
 }
 
-Result<interference::Tree> TreeOf(const Json& json) {
+Result<interference::Tree> TreeOf(const TreeJson& json) {
   const std::vector<std::int32_t> left = json.at("left_children"),
                                   right = json.at("right_children");
   const std::vector<std::int32_t> feature = json.at("split_indices");
@@ -36,7 +36,7 @@ Result<interference::Tree> TreeOf(const Json& json) {
   if (right.size() != left.size() || feature.size() != left.size() || value.size() != left.size()) {
     return InvalidInput("lists of its nodes differ in length");
   }
-  for (const Json& type : json.value("split_type", Json::array())) {
+  for (const TreeJson& type : json.value("split_type", TreeJson::array())) {
     if (type != 0) return InvalidInput("a split by category; features are numbers");
   }
   interference::Tree tree;
@@ -46,20 +46,20 @@ Result<interference::Tree> TreeOf(const Json& json) {
   return tree;
 }
 
-Result<interference::Trees> TreesOf(const Json& json) {
-  const Json& learner = json.at("learner");
+Result<interference::Trees> TreesOf(const TreeJson& json) {
+  const TreeJson& learner = json.at("learner");
   const std::string objective = learner.at("objective").at("name");
   if (objective != "reg:squarederror") {
     return InvalidInput("objective '{}'; only reg:squarederror is read", Printable(objective));
   }
-  const Json& booster = learner.at("gradient_booster");
+  const TreeJson& booster = learner.at("gradient_booster");
   if (booster.at("name") != "gbtree") return InvalidInput("a booster that is no gbtree");
   interference::Trees out;
   out.features = learner.at("feature_names").get<std::vector<std::string>>();
   if (!NumberOf(learner.at("learner_model_param").at("base_score"), &out.base)) {
     return InvalidInput("base_score is no number");
   }
-  const Json& trees = booster.at("model").at("trees");
+  const TreeJson& trees = booster.at("model").at("trees");
   for (std::size_t t = 0; t < trees.size(); ++t) {
     Result<interference::Tree> tree = TreeOf(trees[t]);
     if (!tree.ok()) return std::move(tree).TakeStatus().In(fmt::format("tree {}", t));
@@ -72,14 +72,14 @@ Result<interference::Trees> TreesOf(const Json& json) {
 
 Result<interference::Trees> ParseTrees(std::string_view json, const std::string& name) {
   const std::string what = fmt::format("'{}', no model of XGBoost (JSON)", Printable(name));
-  const Json parsed = Json::parse(json, nullptr, false);
+  const TreeJson parsed = TreeJson::parse(json, nullptr, false);
   if (parsed.is_discarded() || !parsed.is_object()) return InvalidInput("{}", what);
   try {
     Result<interference::Trees> trees = TreesOf(parsed);
     if (!trees.ok()) return std::move(trees).TakeStatus().In(what);
     ORRERY_RETURN_IF_ERROR(trees->Check().In(what));
     return trees;
-  } catch (const Json::exception& error) {  // a key that is missing, or of another type
+  } catch (const TreeJson::exception& error) {  // a key that is missing, or of another type
     return InvalidInput("{}: {}", what, Printable(error.what()));
   }
 }

@@ -265,8 +265,7 @@ Result<results::RunResult> Simulation::Run() {
     AddRemedy(job, i, s.graph, &result);
     AddCampaign(job, i, s.graph, s.machine->compute, true, &result.jobs[i]);
   }
-  constexpr std::size_t kWorstLinks = 20;
-  result.worst_links = results::WorstLinks(record, s.machine->cluster, kWorstLinks);
+  result.worst_links = results::WorstLinks(record, s.machine->cluster);
   result.over_time = results::OverTime(record, s.machine->cluster, result.worst_links);
   if (record.packets) result.packets = results::UseOfPackets(*record.packets, s.machine->cluster);
   if (timeline) {

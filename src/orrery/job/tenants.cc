@@ -29,7 +29,6 @@ constexpr int kSteps = 3;           // of training, and of what repeats and runs
 constexpr int kMostSteps = 100000;  // of a job in the background
 // Of a job in the background: operations of all its iterations and ranks; 16 bytes each.
 constexpr double kMostOperations = 4e8;
-constexpr std::size_t kWorstLinks = 20;
 
 // What one run says of one job.
 struct Outcome {
@@ -429,7 +428,7 @@ class TenantRuns {
           job_.network));
     }
     result.sharing = std::move(sharing);
-    result.worst_links = results::WorstLinks(record, machine_->cluster, kWorstLinks);
+    result.worst_links = results::WorstLinks(record, machine_->cluster);
     result.over_time = results::OverTime(record, machine_->cluster, result.worst_links);
     if (record.packets) result.packets = results::UseOfPackets(*record.packets, machine_->cluster);
     if (timeline_) {

@@ -32,7 +32,7 @@ std::string Sender(std::string_view name, std::string_view size, int near, int f
       "pattern: {{name: linear-gather, ranks: 2, size: {}}}}}\n",
       name, near, far, more, size);
 }
-const results::SharingRow& Row(const results::RunResult& result, std::size_t j) {
+const results::SharingRow& SharingOf(const results::RunResult& result, std::size_t j) {
   return result.sharing->rows.at(j);
 }
 
@@ -44,15 +44,16 @@ TEST(Tenants, TwoThatShareALinkTakeTwiceAsLong) {
     ASSERT_EQ(result.sharing->rows.size(), 2U) << network;
     // `links` serves message by message: the second one waits for the first.
     const bool in_turn = std::string_view(network) == "links";
-    EXPECT_NEAR(std::max(Row(result, 0).slowdown(), Row(result, 1).slowdown()), 2, 0.03) << network;
-    EXPECT_NEAR(std::min(Row(result, 0).slowdown(), Row(result, 1).slowdown()), in_turn ? 1 : 2,
-                0.03)
+    EXPECT_NEAR(std::max(SharingOf(result, 0).slowdown(), SharingOf(result, 1).slowdown()), 2, 0.03)
+        << network;
+    EXPECT_NEAR(std::min(SharingOf(result, 0).slowdown(), SharingOf(result, 1).slowdown()),
+                in_turn ? 1 : 2, 0.03)
         << network;
     if (!in_turn) {
       EXPECT_NEAR(result.sharing->jain_index(), 1, 1e-3) << network;
     }
-    EXPECT_EQ(result.sharing->matrix[0][1], Row(result, 0).slowdown());
-    EXPECT_EQ(result.sharing->matrix[1][0], Row(result, 1).slowdown());
+    EXPECT_EQ(result.sharing->matrix[0][1], SharingOf(result, 0).slowdown());
+    EXPECT_EQ(result.sharing->matrix[1][0], SharingOf(result, 1).slowdown());
   }
 }
 
@@ -67,7 +68,7 @@ TEST(Tenants, TheMatrixNamesTheCulprit) {
   EXPECT_NEAR(matrix[0][1], 2, 0.03);
   EXPECT_EQ(matrix[0][2], 1);
   EXPECT_EQ(matrix[2][0], 1);
-  EXPECT_EQ(Row(result, 2).slowdown(), 1);
+  EXPECT_EQ(SharingOf(result, 2).slowdown(), 1);
   EXPECT_EQ(result.sharing->runs_of_pairs, 3);
 }
 
@@ -76,10 +77,10 @@ TEST(Tenants, AStartMovesAJob) {
   const results::RunResult apart = Predict(Read(
       OneUplink("flow", Sender("a", "64MiB", 0, 2) + Sender("b", "64MiB", 1, 3, ", start: 10ms")),
       kTenants));
-  EXPECT_EQ(Row(apart, 0).slowdown(), 1);
-  EXPECT_EQ(Row(apart, 1).slowdown(), 1);
-  EXPECT_EQ(Row(apart, 1).end, 10 * kMillisecond + *Row(apart, 1).alone);
-  EXPECT_EQ(Row(apart, 0).time, Row(apart, 1).time);
+  EXPECT_EQ(SharingOf(apart, 0).slowdown(), 1);
+  EXPECT_EQ(SharingOf(apart, 1).slowdown(), 1);
+  EXPECT_EQ(SharingOf(apart, 1).end, 10 * kMillisecond + *SharingOf(apart, 1).alone);
+  EXPECT_EQ(SharingOf(apart, 0).time, SharingOf(apart, 1).time);
 }
 
 // Iterations follow each other; in the background they go on until the others have ended.
@@ -88,14 +89,14 @@ TEST(Tenants, IterationsAndBackground) {
       Predict(Read(OneUplink("flow", Sender("a", "64MiB", 0, 2, ", iterations: 5") +
                                          Sender("b", "16MiB", 1, 3, ", background: true")),
                    kTenants));
-  EXPECT_EQ(Row(result, 0).iterations, 5);
-  EXPECT_NEAR(Row(result, 0).slowdown(), 2, 0.05);
-  EXPECT_TRUE(Row(result, 1).background);
+  EXPECT_EQ(SharingOf(result, 0).iterations, 5);
+  EXPECT_NEAR(SharingOf(result, 0).slowdown(), 2, 0.05);
+  EXPECT_TRUE(SharingOf(result, 1).background);
   // b gets half of the link for as long as a lasts: as many bytes, in messages of 16 MiB, less what
   // latencies leave idle.
-  EXPECT_GE(Row(result, 1).iterations, 5 * 4 - 2);
-  EXPECT_LE(Row(result, 1).iterations, 5 * 4);
-  EXPECT_LE(Row(result, 1).end, Row(result, 0).end);
+  EXPECT_GE(SharingOf(result, 1).iterations, 5 * 4 - 2);
+  EXPECT_LE(SharingOf(result, 1).iterations, 5 * 4);
+  EXPECT_LE(SharingOf(result, 1).end, SharingOf(result, 0).end);
 }
 
 constexpr std::string_view kMixed =
@@ -123,14 +124,14 @@ TEST(Tenants, EveryKindRunsOnEveryNetwork) {
     const results::RunResult result = Predict(Read(Mixed(network), kTenants));
     ASSERT_TRUE(result.sharing) << network;
     ASSERT_EQ(result.sharing->rows.size(), 3U) << network;
-    EXPECT_EQ(Row(result, 0).name, "disks");
-    EXPECT_EQ(Row(result, 2).kind, "training");
+    EXPECT_EQ(SharingOf(result, 0).name, "disks");
+    EXPECT_EQ(SharingOf(result, 2).kind, "training");
     for (const results::SharingRow& row : result.sharing->rows) {
       EXPECT_GE(row.slowdown(), 0.999) << network << ' ' << row.name;
       EXPECT_LT(row.slowdown(), 3) << network << ' ' << row.name;
     }
-    ASSERT_TRUE(Row(result, 0).requests && Row(result, 0).requests_alone) << network;
-    EXPECT_EQ(Row(result, 0).requests->rows.back().count, 40U);
+    ASSERT_TRUE(SharingOf(result, 0).requests && SharingOf(result, 0).requests_alone) << network;
+    EXPECT_EQ(SharingOf(result, 0).requests->rows.back().count, 40U);
     ASSERT_EQ(result.jobs.size(), 1U);  // what trains has its step, too
     EXPECT_GT(result.jobs[0].step_time, 0);
     EXPECT_THAT(results::Report(result, {.full = true}), HasSubstr("Requests of disks alone"));
@@ -156,8 +157,8 @@ TEST(Tenants, SameResultInAnyOrderAndForAnyThreads) {
   EXPECT_EQ(a.simulation.fingerprint, b.simulation.fingerprint);
   EXPECT_EQ(a.simulation.fingerprint, c.simulation.fingerprint);
   for (std::size_t j = 0; j < 3; ++j) {
-    EXPECT_EQ(Row(a, j).time, Row(b, j).time);
-    EXPECT_EQ(Row(a, j).alone, Row(c, j).alone);
+    EXPECT_EQ(SharingOf(a, j).time, SharingOf(b, j).time);
+    EXPECT_EQ(SharingOf(a, j).alone, SharingOf(c, j).alone);
   }
 }
 
@@ -178,8 +179,8 @@ TEST(Tenants, TrainingAloneIsComparedWhereAskedFor) {
   ASSERT_TRUE(asked.sharing);
   EXPECT_TRUE(asked.sharing->steps);
   for (std::size_t j = 0; j < 2; ++j) {
-    EXPECT_EQ(Row(asked, j).time, asked.jobs[j].step_time);
-    EXPECT_GE(Row(asked, j).slowdown(), 1);
+    EXPECT_EQ(SharingOf(asked, j).time, asked.jobs[j].step_time);
+    EXPECT_GE(SharingOf(asked, j).slowdown(), 1);
   }
 }
 

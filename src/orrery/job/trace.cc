@@ -35,8 +35,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kWorstLinks = 20;
-
 constexpr Option kTrace[] = {
     {.name = "communication",
      .type = OptionType::kText,
@@ -69,9 +67,6 @@ constexpr Option kTrace[] = {
 constexpr OptionTable kTraceTable{
     .path = "trace", .doc = "How a trace that has times runs.", .options = kTrace};
 
-// 10⁻¹⁸ s from ns.
-std::int64_t Attoseconds(double ns) { return static_cast<std::int64_t>(ns * 1e9 + 0.5); }
-
 std::string Nanoseconds(SimTime ps) {
   return ps % kNanosecond == 0 ? fmt::format("{} ns", ps / kNanosecond)
                                : fmt::format("{:.3f} ns", static_cast<double>(ps) / 1e3);
@@ -103,8 +98,8 @@ Status ReadLogGops(const Section& section, network::Parameters* p) {
       .L = section.Integer("L"),
       .o = section.Integer("o"),
       .g = section.Integer("g"),
-      .G_as = Attoseconds(section.Real("G")),
-      .O_as = Attoseconds(section.Real("O")),
+      .G_as = network::Attoseconds(section.Real("G")),
+      .O_as = network::Attoseconds(section.Real("O")),
       .S = section.Integer("S"),
       .receiver_bandwidth = section.Bool("receiver_bandwidth"),
       .hosts = {.ranks = section.Integer("host_ranks"),
@@ -445,7 +440,7 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
   if (requests) result.requests = requests->Take(result.record);
   if (!none && !joint) {
     result.cluster = place.description;
-    result.worst_links = results::WorstLinks(result.record, place.cluster, kWorstLinks);
+    result.worst_links = results::WorstLinks(result.record, place.cluster);
     result.over_time = results::OverTime(result.record, place.cluster, result.worst_links);
     if (result.record.packets) {
       result.packets = results::UseOfPackets(*result.record.packets, place.cluster);

@@ -15,11 +15,11 @@
 namespace orrery::job {
 namespace {
 
-const std::string kTraces = ORRERY_SOURCE_DIR "/examples/traces/h200";
+const std::string kGpuTraces = ORRERY_SOURCE_DIR "/examples/traces/h200";
 
-results::TraceResult Simulated(const std::string& name, std::vector<std::string> set,
-                               const std::string& cluster = "h200-ib-400g") {
-  const TraceFiles files = OpenTrace({kTraces + "/" + name});
+results::TraceResult ReplayedOnGpu(const std::string& name, std::vector<std::string> set,
+                                   const std::string& cluster = "h200-ib-400g") {
+  const TraceFiles files = OpenTrace({kGpuTraces + "/" + name});
   const auto importer = FindImporter(files, "");
   EXPECT_TRUE(importer.ok() && *importer != nullptr);
   if (name.ends_with("expandable")) set.push_back("memory.allocator=expandable_segments:True");
@@ -34,7 +34,7 @@ struct Row {
   double allocated = 0, reserved = 0;
 };
 std::vector<Row> Rows() {
-  const auto table = formats::CsvTable::Read(kTraces + "/measured.csv");
+  const auto table = formats::CsvTable::Read(kGpuTraces + "/measured.csv");
   EXPECT_TRUE(table.ok()) << table.status().message();
   if (!table.ok()) return {};
   std::vector<Row> rows;
@@ -54,7 +54,7 @@ TEST(TraceOnGpu, MemoryAndStepAreWithinTheirBounds) {
   const std::vector<Row> rows = Rows();
   ASSERT_EQ(rows.size(), 13U);
   for (const Row& row : rows) {
-    const results::TraceResult result = Simulated(row.name, {});
+    const results::TraceResult result = ReplayedOnGpu(row.name, {});
     ASSERT_EQ(result.memory.size(), 1U) << row.name;
     const auto& memory = result.memory[0].replay;
     EXPECT_NEAR(static_cast<double>(memory.peak_allocated) / row.allocated, 1, 0.01) << row.name;
@@ -71,9 +71,9 @@ TEST(TraceOnGpu, MemoryAndStepAreWithinTheirBounds) {
 
 // The times hold on the GPU that took them; elsewhere the model prices the kernels.
 TEST(TraceOnGpu, AnotherGpuIsPriced) {
-  const results::TraceResult here = Simulated("llama4", {});
-  const results::TraceResult named = Simulated("llama4", {"trace.gpu=A100-SXM4-80GB"});
-  const results::TraceResult there = Simulated("llama4", {}, "a100-80g-ib-200g");
+  const results::TraceResult here = ReplayedOnGpu("llama4", {});
+  const results::TraceResult named = ReplayedOnGpu("llama4", {"trace.gpu=A100-SXM4-80GB"});
+  const results::TraceResult there = ReplayedOnGpu("llama4", {}, "a100-80g-ib-200g");
   const auto step = [](const results::TraceResult& r) { return r.record.jobs[0].step_time; };
   const auto says = [](const results::TraceResult& r, const std::string& text) {
     return std::ranges::any_of(

@@ -18,7 +18,7 @@ using formats::TraceEvent;
 using formats::TraceStorage;
 using memory::StorageEvent;
 using memory::StorageRole;
-using Kind = TraceEvent::Kind;
+using EventKind = TraceEvent::Kind;
 
 StorageRole RoleOf(TraceStorage what) {
   switch (what) {
@@ -37,11 +37,11 @@ StorageRole RoleOf(TraceStorage what) {
   return StorageRole::kOther;
 }
 
-class Reader {
+class StoragesReader {
  public:
-  explicit Reader(const RankTrace& trace) : trace_(trace) {
+  explicit StoragesReader(const RankTrace& trace) : trace_(trace) {
     for (const TraceEvent& e : trace.step) {
-      if (e.kind == Kind::kResident) role_.try_emplace(e.number, RoleOf(e.what));
+      if (e.kind == EventKind::kResident) role_.try_emplace(e.number, RoleOf(e.what));
     }
   }
 
@@ -50,7 +50,7 @@ class Reader {
     out_.measured = out_.events.size();
     if (!trace_.step.empty()) out_.step_line = trace_.step.front().line;
     for (const TraceEvent& e : trace_.step) {
-      if (e.kind == Kind::kOp || e.kind == Kind::kComm) {
+      if (e.kind == EventKind::kOp || e.kind == EventKind::kComm) {
         out_.work.emplace_back(e.line, TextOf(e));
       } else {
         Add(e);
@@ -61,7 +61,7 @@ class Reader {
 
  private:
   void Add(const TraceEvent& e) {
-    const bool fresh = e.kind == Kind::kAlloc || e.kind == Kind::kResident;
+    const bool fresh = e.kind == EventKind::kAlloc || e.kind == EventKind::kResident;
     if (fresh) {
       // What lives when the step begins was allocated before, or was not seen until now.
       if (!e.on_device || !known_.insert(e.number).second) return;
@@ -71,12 +71,13 @@ class Reader {
           role == role_.end() ? StorageRole::kOther : role->second;
       return;
     }
-    const bool storage = e.kind == Kind::kFree || e.kind == Kind::kResize || e.kind == Kind::kUse;
+    const bool storage =
+        e.kind == EventKind::kFree || e.kind == EventKind::kResize || e.kind == EventKind::kUse;
     if (!storage || !known_.contains(e.number)) return;
-    if (e.kind == Kind::kFree) known_.erase(e.number);
-    Event(e.kind == Kind::kFree     ? StorageEvent::Kind::kFree
-          : e.kind == Kind::kResize ? StorageEvent::Kind::kResize
-                                    : StorageEvent::Kind::kUse,
+    if (e.kind == EventKind::kFree) known_.erase(e.number);
+    Event(e.kind == EventKind::kFree     ? StorageEvent::Kind::kFree
+          : e.kind == EventKind::kResize ? StorageEvent::Kind::kResize
+                                         : StorageEvent::Kind::kUse,
           e);
   }
   StorageEvent& Event(StorageEvent::Kind kind, const TraceEvent& e) {
@@ -87,7 +88,7 @@ class Reader {
                                                  .bytes = e.bytes});
   }
   std::uint32_t TextOf(const TraceEvent& e) {
-    const std::string& name = e.kind == Kind::kOp
+    const std::string& name = e.kind == EventKind::kOp
                                   ? trace_.signatures[static_cast<std::size_t>(e.number)].name
                                   : trace_.comms[static_cast<std::size_t>(e.comm)].op;
     const std::string module =
@@ -121,7 +122,7 @@ std::vector<ProgramStorages> StoragesOf(const formats::TraceDirectory& directory
   std::vector<ProgramStorages> out;
   for (std::size_t p = 0; p < directory.programs.size(); ++p) {
     if (directory.programs[p].trace.device != "cuda") continue;
-    ProgramStorages& of = out.emplace_back(Reader(directory.programs[p].trace).Read());
+    ProgramStorages& of = out.emplace_back(StoragesReader(directory.programs[p].trace).Read());
     of.program = ProgramId(p);
     of.rank = directory.programs[p].rank;
   }

@@ -7,10 +7,10 @@
 namespace orrery::job {
 namespace {
 
-const std::string kTraces = ORRERY_SOURCE_DIR "/examples/traces";
+const std::string kStorageTraces = ORRERY_SOURCE_DIR "/examples/traces";
 
-Result<results::TraceResult> Simulated(const std::string& name, const TraceOptions& options) {
-  const TraceFiles files = OpenTrace({kTraces + "/" + name});
+Result<results::TraceResult> WithStorages(const std::string& name, const TraceOptions& options) {
+  const TraceFiles files = OpenTrace({kStorageTraces + "/" + name});
   const auto importer = FindImporter(files, "");
   EXPECT_TRUE(importer.ok());
   EXPECT_EQ((*importer)->name, "orrery-trace");
@@ -21,9 +21,9 @@ Result<results::TraceResult> Simulated(const std::string& name, const TraceOptio
 // twice.
 TEST(TraceStorages, PeaksAreTheTracers) {
   for (const char* name : {"ddp", "tp", "fsdp2", "hybrid", "megatron", "pipeline"}) {
-    const auto directory = formats::ReadTraceDirectory(kTraces + "/" + name, 1 << 26);
+    const auto directory = formats::ReadTraceDirectory(kStorageTraces + "/" + name, 1 << 26);
     ASSERT_TRUE(directory.ok());
-    const auto result = Simulated(name, {.cluster = "h100-ib-400g"});
+    const auto result = WithStorages(name, {.cluster = "h100-ib-400g"});
     ASSERT_TRUE(result.ok()) << result.status().message();
     ASSERT_EQ(result->memory.size(), directory->programs.size());
     std::uint32_t ranks = 0;
@@ -41,7 +41,7 @@ TEST(TraceStorages, PeaksAreTheTracers) {
 }
 
 TEST(TraceStorages, AStepHasATime) {
-  const auto result = Simulated("megatron", {.cluster = "h100-ib-400g"});
+  const auto result = WithStorages("megatron", {.cluster = "h100-ib-400g"});
   ASSERT_TRUE(result.ok());
   EXPECT_TRUE(result->repeats);
   EXPECT_GT(result->record.jobs[0].step_time, 0);
@@ -53,7 +53,7 @@ TEST(TraceStorages, AStepHasATime) {
 // On a host that keeps ahead: on others so small a model waits for it, and nothing overlaps.
 TEST(TraceStorages, CommunicationOnSideStreamsSlowsKernels) {
   const auto result =
-      Simulated("fsdp2", {.cluster = "h100-ib-400g", .set = {"cluster.cpu_relative_speed=10"}});
+      WithStorages("fsdp2", {.cluster = "h100-ib-400g", .set = {"cluster.cpu_relative_speed=10"}});
   ASSERT_TRUE(result.ok());
   const auto interference = static_cast<std::size_t>(engine::Part::kInterference);
   EXPECT_GT(result->record.classes[0].breakdown[interference], 0);
@@ -61,11 +61,11 @@ TEST(TraceStorages, CommunicationOnSideStreamsSlowsKernels) {
 
 // On a device that is 8 MiB short of what the step reserves, the report says where it ends.
 TEST(TraceStorages, OutOfMemoryIsNamed) {
-  const auto whole = Simulated("fsdp2", {.cluster = "h100-ib-400g"});
+  const auto whole = WithStorages("fsdp2", {.cluster = "h100-ib-400g"});
   ASSERT_TRUE(whole.ok());
   EXPECT_FALSE(whole->out_of_memory());
   const std::int64_t bytes = whole->memory[0].total() - (8 << 20);
-  const auto result = Simulated(
+  const auto result = WithStorages(
       "fsdp2",
       {.cluster = "h100-ib-400g", .set = {"cluster.device.memory=" + std::to_string(bytes) + "B"}});
   ASSERT_TRUE(result.ok()) << result.status().message();
@@ -76,13 +76,13 @@ TEST(TraceStorages, OutOfMemoryIsNamed) {
 }
 
 TEST(TraceStorages, TheAllocatorCanBeSet) {
-  const auto whole = Simulated("fsdp2", {.cluster = "h100-ib-400g"});
-  const auto expandable = Simulated(
+  const auto whole = WithStorages("fsdp2", {.cluster = "h100-ib-400g"});
+  const auto expandable = WithStorages(
       "fsdp2", {.cluster = "h100-ib-400g", .set = {"memory.allocator=expandable_segments:True"}});
   ASSERT_TRUE(whole.ok() && expandable.ok());
   EXPECT_LT(expandable->memory[0].replay.peak_reserved, whole->memory[0].replay.peak_reserved);
   const auto wrong =
-      Simulated("fsdp2", {.cluster = "h100-ib-400g", .set = {"memory.allocator=expandable:1"}});
+      WithStorages("fsdp2", {.cluster = "h100-ib-400g", .set = {"memory.allocator=expandable:1"}});
   ASSERT_FALSE(wrong.ok());
   EXPECT_NE(wrong.status().message().find("memory.allocator"), std::string::npos);
 }

@@ -8,9 +8,9 @@ namespace {
 
 using Handle = CachingAllocator::Handle;
 
-class Replayer {
+class StorageReplayer {
  public:
-  explicit Replayer(const ReplayOptions& options)
+  explicit StorageReplayer(const ReplayOptions& options)
       : allocator_(options.settings, options.device_bytes, options.capacity) {
     for (const std::int64_t bytes : options.workspaces) {
       Take(bytes, 0);
@@ -134,7 +134,7 @@ std::string_view Name(StorageRole role) {
 
 Result<StorageReplay> ReplayStorages(std::span<const StorageEvent> events, std::size_t measured,
                                      const ReplayOptions& options) {
-  return Replayer(options).Run(events, measured);
+  return StorageReplayer(options).Run(events, measured);
 }
 
 }  // namespace orrery::memory

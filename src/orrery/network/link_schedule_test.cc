@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kGBps = 1'000'000'000;
 
-cluster::Cluster Build() {
+cluster::Cluster TwoNodes() {
   auto spec = cluster::FindPreset("h100-ib-400g");
   EXPECT_TRUE(spec.ok());
   spec->nodes = 2;
@@ -21,8 +21,8 @@ cluster::Cluster Build() {
 }
 
 // The end of one transfer from GPU 0 to GPU 8, by every network that sees links.
-std::map<std::string, SimTime> Ends(const cluster::Cluster& cluster, std::int64_t bytes,
-                                    SimTime start = 0) {
+std::map<std::string, SimTime> EndsByNetwork(const cluster::Cluster& cluster, std::int64_t bytes,
+                                             SimTime start = 0) {
   std::map<std::string, SimTime> ends;
   for (const BackendInfo& backend : Backends()) {
     if (!backend.sees_links || backend.name == "packet") continue;  // that refuses changes
@@ -72,7 +72,7 @@ TEST(LinkSchedule, ServesInPieces) {
 }
 
 TEST(LinkSchedule, OverlappingChangesTakeTheLeast) {
-  cluster::Cluster cluster = Build();
+  cluster::Cluster cluster = TwoNodes();
   const std::string name = Slowest(cluster);
   ASSERT_TRUE(cluster.ChangeLinks(name, 0.5, 0, 10).ok());
   ASSERT_TRUE(cluster.ChangeLinks(name, 0.25, 4, 6).ok());
@@ -97,26 +97,26 @@ TEST(LinkSchedule, OverlappingChangesTakeTheLeast) {
 
 // A transfer of about 20 ms; its link is down for 3 ms in the middle: it ends 3 ms later.
 TEST(LinkSchedule, ADownLinkHoldsATransferUntilItReturns) {
-  const cluster::Cluster idle = Build();
-  const auto before = Ends(idle, 1'000'000'000);
-  cluster::Cluster cluster = Build();
+  const cluster::Cluster idle = TwoNodes();
+  const auto before = EndsByNetwork(idle, 1'000'000'000);
+  cluster::Cluster cluster = TwoNodes();
   ASSERT_TRUE(cluster.ChangeLinks(Slowest(cluster), 0, 5 * kMillisecond, 8 * kMillisecond).ok());
-  for (const auto& [name, end] : Ends(cluster, 1'000'000'000)) {
+  for (const auto& [name, end] : EndsByNetwork(cluster, 1'000'000'000)) {
     EXPECT_EQ(end, before.at(name) + 3 * kMillisecond) << name;
   }
   // After it has returned nothing is left of it.
   const SimTime later = 9 * kMillisecond;
-  for (const auto& [name, end] : Ends(cluster, 1'000'000'000, later)) {
+  for (const auto& [name, end] : EndsByNetwork(cluster, 1'000'000'000, later)) {
     EXPECT_EQ(end, before.at(name) + later) << name;
   }
 }
 
 // Half the rate for 4 ms costs the time of 2 ms at the whole.
 TEST(LinkSchedule, ASlowLinkSlowsATransfer) {
-  const auto before = Ends(Build(), 1'000'000'000);
-  cluster::Cluster cluster = Build();
+  const auto before = EndsByNetwork(TwoNodes(), 1'000'000'000);
+  cluster::Cluster cluster = TwoNodes();
   ASSERT_TRUE(cluster.ChangeLinks(Slowest(cluster), 0.5, 5 * kMillisecond, 9 * kMillisecond).ok());
-  for (const auto& [name, end] : Ends(cluster, 1'000'000'000)) {
+  for (const auto& [name, end] : EndsByNetwork(cluster, 1'000'000'000)) {
     EXPECT_NEAR(static_cast<double>(end), static_cast<double>(before.at(name) + 2 * kMillisecond),
                 2)
         << name;
@@ -124,11 +124,13 @@ TEST(LinkSchedule, ASlowLinkSlowsATransfer) {
 }
 
 TEST(LinkSchedule, ALinkDownForGoodDeliversNothing) {
-  cluster::Cluster cluster = Build();
+  cluster::Cluster cluster = TwoNodes();
   ASSERT_TRUE(cluster.ChangeLinks(Slowest(cluster), 0, kMillisecond, kNever).ok());
-  for (const auto& [name, end] : Ends(cluster, 1'000'000'000)) EXPECT_EQ(end, kNever) << name;
+  for (const auto& [name, end] : EndsByNetwork(cluster, 1'000'000'000))
+    EXPECT_EQ(end, kNever) << name;
   // What has passed by then is there.
-  for (const auto& [name, end] : Ends(cluster, 1'000'000)) EXPECT_LT(end, kMillisecond) << name;
+  for (const auto& [name, end] : EndsByNetwork(cluster, 1'000'000))
+    EXPECT_LT(end, kMillisecond) << name;
 }
 
 }  // namespace

@@ -60,8 +60,8 @@ struct Start {
 using Ends = std::map<FlightId, SimTime>;
 
 // Runs on one instance until idle. REQUIRES: starts in order of time.
-Ends Simulate(const Cluster& cluster, const std::vector<Start>& starts,
-              std::vector<PortStatistics>* statistics = nullptr) {
+Ends SimulateLinks(const Cluster& cluster, const std::vector<Start>& starts,
+                   std::vector<PortStatistics>* statistics = nullptr) {
   Links network;
   EXPECT_TRUE(network.SetupLinks(cluster, OnePartition(cluster), 0).ok());
   EXPECT_EQ(network.lookahead(), kNever);
@@ -114,7 +114,7 @@ TEST(Links, AloneATransferTakesTheUncontendedTime) {
     for (std::size_t to = 0; to < cluster.devices(); ++to) {
       for (const std::int64_t bytes : {0, 1, 127, 128, 129, 999, 1000, 1001, 123'457, 40'000'000}) {
         const Transfer transfer = MakeTransfer(++id, 1, to, bytes, to);
-        const Ends ends = Simulate(cluster, {{17, transfer}});
+        const Ends ends = SimulateLinks(cluster, {{17, transfer}});
         EXPECT_EQ(ends.at(id), 17 + Uncontended(cluster, transfer)) << to << " " << bytes;
       }
     }
@@ -150,7 +150,7 @@ TEST(Links, AFifoServesOneAfterTheOther) {
   // Both leave GPU 0 by NVLink: 128 bytes are 144 on the wire, 1440 ps a link. The second begins
   // when the first has left, at 1440; the hops behind are free by then.
   const Ends ends =
-      Simulate(cluster, {{0, MakeTransfer(0, 0, 1, 128)}, {0, MakeTransfer(1, 0, 2, 128)}});
+      SimulateLinks(cluster, {{0, MakeTransfer(0, 0, 1, 128)}, {0, MakeTransfer(1, 0, 2, 128)}});
   EXPECT_EQ(ends.at(0), 2 * 1440 + 1001);
   EXPECT_EQ(ends.at(1), 3 * 1440 + 1001);
 }
@@ -161,7 +161,7 @@ TEST(Links, ASlowLinkHoldsTheMessageBehindIt) {
   // 22,000 ps, NIC 44,000. The NIC serves creator 0 first, then creator 1.
   const SimTime alone = Uncontended(cluster, MakeTransfer(0, 0, 4, 1000));
   const Ends ends =
-      Simulate(cluster, {{0, MakeTransfer(1, 1, 5, 1000)}, {0, MakeTransfer(0, 0, 4, 1000)}});
+      SimulateLinks(cluster, {{0, MakeTransfer(1, 1, 5, 1000)}, {0, MakeTransfer(0, 0, 4, 1000)}});
   EXPECT_EQ(ends.at(0), alone);
   EXPECT_EQ(ends.at(1), alone + 44'000);
 }
@@ -225,7 +225,7 @@ TEST(Links, EqualsANaiveSimulation) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const Cluster cluster = MakeCluster(1 + static_cast<int>(seed % 7), seed % 2 == 0, 1);
     const auto starts = RandomTraffic(cluster, seed, 150);
-    EXPECT_EQ(Simulate(cluster, starts), Naive(cluster, starts)) << "seed " << seed;
+    EXPECT_EQ(SimulateLinks(cluster, starts), Naive(cluster, starts)) << "seed " << seed;
   }
 }
 
@@ -233,13 +233,13 @@ TEST(Links, OrderOfCreatorsInABatchChangesNothing) {
   const Cluster cluster = MakeCluster();
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     auto starts = RandomTraffic(cluster, seed, 150);
-    const Ends expected = Simulate(cluster, starts);
+    const Ends expected = SimulateLinks(cluster, starts);
     // Each creator keeps its own order; creators are interleaved otherwise.
     std::stable_sort(starts.begin(), starts.end(), [seed](const Start& a, const Start& b) {
       if (a.time != b.time) return a.time < b.time;
       return HashCombine(seed, a.transfer.creator) < HashCombine(seed, b.transfer.creator);
     });
-    EXPECT_EQ(Simulate(cluster, starts), expected) << "seed " << seed;
+    EXPECT_EQ(SimulateLinks(cluster, starts), expected) << "seed " << seed;
   }
 }
 
@@ -247,7 +247,7 @@ TEST(Links, BytesAreConserved) {
   const Cluster cluster = MakeCluster();
   const auto starts = RandomTraffic(cluster, 5, 300);
   std::vector<PortStatistics> statistics;
-  (void)Simulate(cluster, starts, &statistics);
+  (void)SimulateLinks(cluster, starts, &statistics);
   std::vector<std::int64_t> bytes(cluster.links().size());
   std::vector<LinkId> path;
   for (const Start& s : starts) {

@@ -14,7 +14,7 @@ namespace {
 using cluster::Cluster;
 
 // NVLink 100 GB/s (10 ps a byte), PCIe 50 GB/s (20), NIC 25 GB/s (40); two GPUs share a NIC.
-Cluster MakeCluster(double oversubscription = 1) {
+Cluster WireOnlyCluster(double oversubscription = 1) {
   cluster::Spec spec;
   spec.name = "test";
   spec.device.name = "test";
@@ -41,21 +41,21 @@ Cluster MakeCluster(double oversubscription = 1) {
   return *std::move(cluster);
 }
 
-struct Start {
+struct Send {
   SimTime time = 0;
   Transfer transfer;
 };
-using Ends = std::map<FlightId, SimTime>;
+using Arrivals = std::map<FlightId, SimTime>;
 
-Transfer MakeTransfer(FlightId id, std::size_t from, std::size_t to, std::int64_t bytes,
-                      std::uint64_t salt = 0) {
+Transfer MakeSend(FlightId id, std::size_t from, std::size_t to, std::int64_t bytes,
+                  std::uint64_t salt = 0) {
   return {id, DeviceId(from), DeviceId(to), bytes, static_cast<std::uint32_t>(from), salt};
 }
 
 // Runs over `partitions` instances in windows, as the engine does. REQUIRES: starts in order.
-Ends Simulate(const Cluster& cluster, const std::vector<Start>& starts,
-              const Parameters& parameters = {}, std::uint32_t partitions = 1,
-              std::string_view name = "loggops") {
+Arrivals SimulateSends(const Cluster& cluster, const std::vector<Send>& starts,
+                       const Parameters& parameters = {}, std::uint32_t partitions = 1,
+                       std::string_view name = "loggops") {
   std::vector<std::uint32_t> owner;
   for (std::size_t d = 0; d < cluster.nvlink_domains(); ++d) {
     owner.push_back(static_cast<std::uint32_t>(d * partitions / cluster.nvlink_domains()));
@@ -67,7 +67,7 @@ Ends Simulate(const Cluster& cluster, const std::vector<Start>& starts,
     EXPECT_TRUE(networks.back()->SetupLinks(cluster, owner, p).ok());
     ahead = std::min(ahead, networks.back()->lookahead());
   }
-  Ends ends;
+  Arrivals ends;
   std::vector<Completion> done;
   std::vector<RemoteHop> hops;
   std::size_t next = 0;
@@ -104,13 +104,13 @@ Ends Simulate(const Cluster& cluster, const std::vector<Start>& starts,
 // DESIGN's formula, by every back end that serves transfers; `analytic` takes the same as a fluid.
 TEST(LogGops, AllBackEndsAgreeUncontended) {
   for (const double oversubscription : {1.0, 3.0}) {
-    const Cluster cluster = MakeCluster(oversubscription);
+    const Cluster cluster = WireOnlyCluster(oversubscription);
     for (std::size_t to = 1; to < cluster.devices(); ++to) {
       for (const std::int64_t bytes : {0, 1, 127, 129, 999, 1000, 1001, 123'457, 40'000'000}) {
-        const Transfer transfer = MakeTransfer(1, 0, to, bytes, to);
+        const Transfer transfer = MakeSend(1, 0, to, bytes, to);
         const SimTime expected = Uncontended(cluster, transfer);
         for (const char* name : {"links", "loggops", "flow"}) {
-          EXPECT_EQ(Simulate(cluster, {{17, transfer}}, {}, 1, name).at(1), 17 + expected)
+          EXPECT_EQ(SimulateSends(cluster, {{17, transfer}}, {}, 1, name).at(1), 17 + expected)
               << name << " to " << to << ", " << bytes << " bytes";
         }
         std::vector<LinkId> path;
@@ -138,70 +138,71 @@ TEST(LogGops, AllBackEndsAgreeUncontended) {
 // o + L + o + 1000 G = 11,500 ns. With G from the path (25 GB/s) the byte before the others counts
 // too: 1001 · 40 ps. Inside a domain nothing changes.
 TEST(LogGops, NamedParameters) {
-  const Cluster cluster = MakeCluster();
+  const Cluster cluster = WireOnlyCluster();
   Parameters p;
   p.loggops = {.L = 2'500'000, .G_as = 6'000'000'000, .o = 1'500'000, .g = 1'000'000};
-  EXPECT_EQ(Simulate(cluster, {{0, MakeTransfer(1, 0, 4, 1001)}}, p).at(1), 11'500'000);
-  const Transfer inside = MakeTransfer(1, 0, 1, 1001);
-  EXPECT_EQ(Simulate(cluster, {{0, inside}}, p).at(1), Uncontended(cluster, inside));
+  EXPECT_EQ(SimulateSends(cluster, {{0, MakeSend(1, 0, 4, 1001)}}, p).at(1), 11'500'000);
+  const Transfer inside = MakeSend(1, 0, 1, 1001);
+  EXPECT_EQ(SimulateSends(cluster, {{0, inside}}, p).at(1), Uncontended(cluster, inside));
   p.loggops.G_as.reset();
-  EXPECT_EQ(Simulate(cluster, {{0, MakeTransfer(1, 0, 4, 1001)}}, p).at(1), 5'500'000 + 1001 * 40);
+  EXPECT_EQ(SimulateSends(cluster, {{0, MakeSend(1, 0, 4, 1001)}}, p).at(1), 5'500'000 + 1001 * 40);
 }
 
 // GPU 0 sends 1001 bytes to 4 and then to 8: its NIC is held for g + 1000 G = 7 us by the first,
 // longer than its processor (1.5 us): the second ends 7 us later. Two senders to GPU 4 meet at its
 // NIC in the same way.
 TEST(LogGops, PortsServeOneAfterTheOther) {
-  const Cluster cluster = MakeCluster();
+  const Cluster cluster = WireOnlyCluster();
   Parameters p;
   p.loggops = {.L = 2'500'000, .G_as = 6'000'000'000, .o = 1'500'000, .g = 1'000'000};
-  const Ends out =
-      Simulate(cluster, {{0, MakeTransfer(1, 0, 4, 1001)}, {0, MakeTransfer(2, 0, 8, 1001)}}, p);
+  const Arrivals out =
+      SimulateSends(cluster, {{0, MakeSend(1, 0, 4, 1001)}, {0, MakeSend(2, 0, 8, 1001)}}, p);
   EXPECT_EQ(out.at(1), 11'500'000);
   EXPECT_EQ(out.at(2), 18'500'000);
-  const Ends in =
-      Simulate(cluster, {{0, MakeTransfer(1, 0, 4, 1001)}, {0, MakeTransfer(2, 8, 4, 1001)}}, p);
+  const Arrivals in =
+      SimulateSends(cluster, {{0, MakeSend(1, 0, 4, 1001)}, {0, MakeSend(2, 8, 4, 1001)}}, p);
   EXPECT_EQ(in.at(1), 11'500'000);
   EXPECT_EQ(in.at(2), 18'500'000);
   // One byte holds the NICs for g = 1 us but the processors for o = 1.5 us: that counts.
-  const Ends small =
-      Simulate(cluster, {{0, MakeTransfer(1, 0, 4, 1)}, {0, MakeTransfer(2, 0, 8, 1)}}, p);
+  const Arrivals small =
+      SimulateSends(cluster, {{0, MakeSend(1, 0, 4, 1)}, {0, MakeSend(2, 0, 8, 1)}}, p);
   EXPECT_EQ(small.at(1), 5'500'000);
   EXPECT_EQ(small.at(2), 7'000'000);
 }
 
 // GPUs 0 and 1 share a NIC: what its two flows take together is their bytes at its rate.
 TEST(LogGops, GpusShareTheirNic) {
-  const Cluster cluster = MakeCluster();
-  const Ends ends = Simulate(
-      cluster, {{0, MakeTransfer(1, 0, 4, 1'000'000)}, {0, MakeTransfer(2, 1, 8, 1'000'000)}});
-  EXPECT_EQ(ends.at(1), Uncontended(cluster, MakeTransfer(1, 0, 4, 1'000'000)));
-  EXPECT_EQ(ends.at(2), Uncontended(cluster, MakeTransfer(2, 1, 8, 1'000'000)) + 1'000'000 * 40);
+  const Cluster cluster = WireOnlyCluster();
+  const Arrivals ends = SimulateSends(
+      cluster, {{0, MakeSend(1, 0, 4, 1'000'000)}, {0, MakeSend(2, 1, 8, 1'000'000)}});
+  EXPECT_EQ(ends.at(1), Uncontended(cluster, MakeSend(1, 0, 4, 1'000'000)));
+  EXPECT_EQ(ends.at(2), Uncontended(cluster, MakeSend(2, 1, 8, 1'000'000)) + 1'000'000 * 40);
 }
 
 TEST(LogGops, AnyNumberOfPartitions) {
-  const Cluster cluster = MakeCluster();
+  const Cluster cluster = WireOnlyCluster();
   CounterRng rng(7);
   for (const bool named : {false, true}) {
     Parameters p;
     if (named) p.loggops = {.L = 2'500'000, .o = 150'000, .g = 10'000, .O_as = 1'000'000};
-    std::vector<Start> starts;
+    std::vector<Send> starts;
     SimTime now = 0;
     for (FlightId id = 0; id < 2'000; ++id) {
       const auto from = static_cast<std::size_t>(rng.Next() % cluster.devices());
       const auto to = static_cast<std::size_t>(rng.Next() % cluster.devices());
       now += static_cast<SimTime>(rng.Next() % 3) * 100'000;
       starts.push_back(
-          {now, MakeTransfer(id, from, to, static_cast<std::int64_t>(rng.Next() % 20'000), id)});
+          {now, MakeSend(id, from, to, static_cast<std::int64_t>(rng.Next() % 20'000), id)});
     }
-    const Ends one = Simulate(cluster, starts, p);
+    const Arrivals one = SimulateSends(cluster, starts, p);
     EXPECT_EQ(one.size(), starts.size());
-    for (const std::uint32_t n : {2u, 3u, 6u}) EXPECT_EQ(Simulate(cluster, starts, p, n), one) << n;
+    for (const std::uint32_t n : {2u, 3u, 6u})
+      EXPECT_EQ(SimulateSends(cluster, starts, p, n), one) << n;
   }
 }
 
 TEST(LogGops, RefusesWhatItCannotPartition) {
-  const Cluster cluster = MakeCluster();
+  const Cluster cluster = WireOnlyCluster();
   const std::vector<std::uint32_t> owner = {0, 1, 0, 1, 0, 1};
   Parameters p;
   p.loggops.L = 0;

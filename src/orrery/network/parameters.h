@@ -9,6 +9,9 @@
 
 namespace orrery::network {
 
+// 10⁻¹⁸ s, the unit of what a byte costs, from ns.
+constexpr std::int64_t Attoseconds(double ns) { return static_cast<std::int64_t>(ns * 1e9 + 0.5); }
+
 // LogGOPS of `loggops` for transfers that leave their NVLink domain; what is left out comes from
 // the path.
 struct LogGopsParameters {

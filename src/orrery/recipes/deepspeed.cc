@@ -116,7 +116,7 @@ void ReadDeepSpeedOptimizer(Reading* r) {
   }
 }
 
-void ReadParallelism(Reading* r) {
+void ReadDeepSpeedParallelism(Reading* r) {
   Draft& draft = r->draft();
   const std::int64_t tp = WholeIfSaid("tensor_parallel.autotp_size", r).value_or(0);
   const std::int64_t sp = WholeIfSaid("sequence_parallel_size", r).value_or(1);
@@ -271,7 +271,7 @@ void ReadDeepSpeedRules(const Sources& sources, Reading* r) {
   ReadZero(r);
   ReadDeepSpeedPrecision(r);
   ReadDeepSpeedOptimizer(r);
-  ReadParallelism(r);
+  ReadDeepSpeedParallelism(r);
   ReadCheckpointing(sources, r);
 }
 

@@ -126,7 +126,7 @@ void ReadAttention(Reading* r) {
   if (loss == "torch_crossentropy") draft.Set("framework_options.torch_loss", true);
 }
 
-void ReadSharding(bool sharded, Reading* r) {
+void ReadFoundrySharding(bool sharded, Reading* r) {
   Draft& draft = r->draft();
   const std::string strategy = Lower(r->Text("fsdp_config.sharding_strategy"));
   const std::string mixed = Lower(r->Text("fsdp_config.mixed_precision"));
@@ -170,7 +170,7 @@ void ReadSharding(bool sharded, Reading* r) {
   if (sharding == "zero3") draft.Set("framework_options.limit_all_gathers", limit);
 }
 
-void ReadBatch(Reading* r) {
+void ReadFoundryBatch(Reading* r) {
   Draft& draft = r->draft();
   Launch launch;
   const auto gpus = r->Whole("n_gpus");
@@ -279,10 +279,10 @@ Result<Imported> ReadLlmFoundry(const std::vector<File>& files, const Options& o
   reading.draft().SetText("framework", "composer");
   ReadShapes(model, &reading);
   const Node* fsdp = document.root.Find("fsdp_config");
-  ReadSharding(fsdp != nullptr && fsdp->kind == Node::Kind::kMap, &reading);
+  ReadFoundrySharding(fsdp != nullptr && fsdp->kind == Node::Kind::kMap, &reading);
   ReadAttention(&reading);
   ReadTraining(&reading);
-  ReadBatch(&reading);
+  ReadFoundryBatch(&reading);
   return reading.Finish("llm-foundry");
 }
 

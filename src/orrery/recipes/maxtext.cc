@@ -115,7 +115,7 @@ Mesh ReadMesh(std::string_view network, std::int64_t places, Reading* r) {
           .expert = degrees[8]};
 }
 
-void ReadParallelism(Reading* r) {
+void ReadMaxTextParallelism(Reading* r) {
   Draft& draft = r->draft();
   const std::int64_t host = r->ClusterGpusPerNode();
   std::int64_t nodes = r->options().nodes;
@@ -174,7 +174,7 @@ void ReadParallelism(Reading* r) {
   }
 }
 
-void ReadBatch(Reading* r) {
+void ReadMaxTextBatch(Reading* r) {
   Draft& draft = r->draft();
   const std::int64_t dp = draft.Whole("parallel.dp", 0);
   const double each = r->Real("per_device_batch_size", 12);
@@ -326,8 +326,8 @@ Result<Imported> ReadMaxText(const std::vector<File>& files, const Options& opti
   }
   reading.draft().SetText("framework", "jax-fsdp");
   ReadShapes(&reading);
-  ReadParallelism(&reading);
-  ReadBatch(&reading);
+  ReadMaxTextParallelism(&reading);
+  ReadMaxTextBatch(&reading);
   ReadRemat(&reading);
   ReadNumbers(&reading);
   return reading.Finish("maxtext");

@@ -15,7 +15,7 @@
 namespace orrery::recipes {
 namespace {
 
-void ReadPrecision(Reading* r) {
+void ReadMegatronPrecision(Reading* r) {
   Draft& draft = r->draft();
   const bool fp16 = r->On("--fp16"), bf16 = r->On("--bf16");
   const bool fp8 = !r->Text("--fp8-format").empty() || r->On("--fp8-hybrid") || r->On("--fp8-e4m3");
@@ -94,7 +94,7 @@ void ReadRecompute(Reading* r) {
   if (oldest) ReadFullRecompute("uniform", oldest_each, r);
 }
 
-void ReadSharding(Reading* r) {
+void ReadMegatronSharding(Reading* r) {
   Draft& draft = r->draft();
   const bool distributed = r->On("--use-distributed-optimizer") || r->On("--distributed-optimizer");
   const bool fsdp = r->On("--use-megatron-fsdp") || r->On("--use-custom-fsdp");
@@ -253,9 +253,9 @@ void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script) {
   const bool named = !r->options().model.empty();
   ReadMegatronModel(r);
   ReadMegatronStages(r);
-  ReadPrecision(r);
+  ReadMegatronPrecision(r);
   ReadRecompute(r);
-  ReadSharding(r);
+  ReadMegatronSharding(r);
   ReadKernels(r, script);
   ReadGraphs(r);
   r->SetSize(launch);

@@ -47,7 +47,7 @@ const Row* FindLeaf(const std::string& path) {
 }
 
 // "bf16_with_fp8_current_scaling_mixed", "bf16-mixed", "16".
-void ReadPrecision(Reading* r) {
+void ReadNemoPrecision(Reading* r) {
   const bool bridge = r->Has("mixed_precision");
   const std::string_view argument = bridge ? "mixed_precision" : "trainer.precision";
   const std::string text = Lower(r->Text(argument));
@@ -74,7 +74,7 @@ void ReadPrecision(Reading* r) {
 
 // What is one argument there and several of Megatron's, or the other way round.
 void AddImplied(Reading* r) {
-  ReadPrecision(r);
+  ReadNemoPrecision(r);
   if (r->Has("--num-query-groups") && !r->Has("--group-query-attention")) {
     AddAs("--group-query-attention", "num_query_groups", "", true, r->Where("--num-query-groups"),
           r);

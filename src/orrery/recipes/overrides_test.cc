@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-Result<Imported> ImportScript(const std::string& text, const Options& options) {
+Result<Imported> ImportCommand(const std::string& text, const Options& options) {
   const std::string path = testing::TempDir() + "commands.sh";
   std::ofstream(path) << "#!/bin/bash\n" << text;
   return Import({path}, options);
@@ -27,9 +27,9 @@ TEST(Overrides, MaxTextsKeysAndValues) {
       "remat_policy=save_qkv_proj attention=cudnn_flash_te dcn_fsdp_parallelism=8 "
       "dcn_data_parallelism=1 ici_fsdp_parallelism=$ICI ici_data_parallelism=1";
   const Options options = {.cluster = "h100-ib-400g"};
-  EXPECT_THAT(ImportScript(command, options).status().message(),
+  EXPECT_THAT(ImportCommand(command, options).status().message(),
               HasSubstr("ici_fsdp_parallelism is $ICI, and ICI is not set; give --env ICI=VALUE"));
-  const Result<Imported> imported = ImportScript("ICI=8\n" + command, options);
+  const Result<Imported> imported = ImportCommand("ICI=8\n" + command, options);
   ASSERT_TRUE(imported.ok()) << imported.status().message();
   EXPECT_EQ(imported->dialect, "maxtext");
   EXPECT_EQ(imported->job.ranks(), 64u);
@@ -43,7 +43,7 @@ TEST(Overrides, TorchtitansOptions) {
   std::ofstream(testing::TempDir() + "titan.toml")
       << "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 1\n"
          "seq_len = 8192\n";
-  const Result<Imported> imported = ImportScript(
+  const Result<Imported> imported = ImportCommand(
       "overrides=\"$*\"\ntorchrun --nproc_per_node=8 -m torchtitan.train --job.config_file "
       "titan.toml $overrides\n",
       {.cluster = "h100-ib-400g",
@@ -64,9 +64,10 @@ TEST(Overrides, Hydras) {
          "  max_position_embeddings: ${.encoder_seq_length}\n  num_layers: 12\n"
          "  hidden_size: 768\n  num_attention_heads: 12\n  vocab_size: 50304\n";
   const auto import = [](const std::string& more) {
-    return ImportScript("torchrun --nproc_per_node=8 megatron_gpt_pretraining.py --config-path=" +
-                            testing::TempDir() + " --config-name=hydra trainer.num_nodes=4 " + more,
-                        {.cluster = "a100-80g-ib-200g"});
+    return ImportCommand("torchrun --nproc_per_node=8 megatron_gpt_pretraining.py --config-path=" +
+                             testing::TempDir() + " --config-name=hydra trainer.num_nodes=4 " +
+                             more,
+                         {.cluster = "a100-80g-ib-200g"});
   };
   const Result<Imported> imported =
       import("++model.tensor_model_parallel_size=2 model.encoder_seq_length=4096");

@@ -21,7 +21,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-std::string Example(const std::string& name) {
+std::string ExampleFile(const std::string& name) {
   return std::string(ORRERY_SOURCE_DIR) + "/examples/recipes/" + name;
 }
 
@@ -29,8 +29,8 @@ Options On(const std::string& cluster, std::int64_t nodes = 0) {
   return {.cluster = cluster, .nodes = nodes};
 }
 
-Result<Imported> ImportText(const std::string& text, const Options& options,
-                            const std::string& name = "train.sh") {
+Result<Imported> ImportScript(const std::string& text, const Options& options,
+                              const std::string& name = "train.sh") {
   const std::string path = testing::TempDir() + name;
   std::ofstream(path) << text;
   return Import({path}, options);
@@ -53,7 +53,7 @@ TEST(Recipes, MegatronOf2021AsPrinted) {
     Options options = On("a100-80g-ib-200g");
     options.variables["SIZE"] = row.size;
     options.read.set = {"framework=megatron@2021.04"};
-    const Result<Imported> imported = Import({Example("narayanan-2021.sh")}, options);
+    const Result<Imported> imported = Import({ExampleFile("narayanan-2021.sh")}, options);
     ASSERT_TRUE(imported.ok()) << row.size << ": " << imported.status().message();
     const job::Workload& w = imported->job.workloads.front();
     EXPECT_NEAR(static_cast<double>(w.model.parameters()) / 1e9, row.billions,
@@ -79,7 +79,8 @@ TEST(Recipes, MegatronsExamplesAsDocumented) {
                                    {"deepseek-v3.sh", 32, 671.0, 256, 2048},
                                    {"mamba2-hybrid-8b.sh", 1, 8.66, 8, 8}};
   for (const Documented& row : kTable) {
-    const Result<Imported> imported = Import({Example(row.file)}, On("h100-ib-400g", row.nodes));
+    const Result<Imported> imported =
+        Import({ExampleFile(row.file)}, On("h100-ib-400g", row.nodes));
     ASSERT_TRUE(imported.ok()) << row.file << ": " << imported.status().message();
     const job::Workload& w = imported->job.workloads.front();
     EXPECT_NEAR(static_cast<double>(w.model.parameters()) / 1e9 / row.billions, 1, 1e-3)
@@ -179,14 +180,14 @@ TEST(Shell, HostileTextEnds) {
               ElementsAre(HasSubstr("has no end")));
 }
 
-constexpr const char* kSmall =
+constexpr const char* kSmallModel =
     "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 12 --hidden-size 768 "
     "--num-attention-heads 12 --seq-length 1024 --max-position-embeddings 1024 "
     "--micro-batch-size 2 --vocab-size 50257 --bf16 ";
 
 TEST(Megatron, LayersOnStages) {
   const auto layers = [](const std::string& more) -> std::vector<int> {
-    const Result<Imported> imported = ImportText(kSmall + more, On("h100-ib-400g"));
+    const Result<Imported> imported = ImportScript(kSmallModel + more, On("h100-ib-400g"));
     EXPECT_TRUE(imported.ok()) << imported.status().message();
     return imported.ok() ? imported->job.workloads.front().plan.parallel.layers_per_stage
                          : std::vector<int>();
@@ -205,7 +206,7 @@ TEST(Megatron, LayersOnStages) {
 }
 
 TEST(Megatron, DefaultsAreItsOwn) {
-  const Result<Imported> imported = ImportText(kSmall, On("h100-ib-400g"));
+  const Result<Imported> imported = ImportScript(kSmallModel, On("h100-ib-400g"));
   ASSERT_TRUE(imported.ok()) << imported.status().message();
   const job::Workload& w = imported->job.workloads.front();
   EXPECT_EQ(w.plan.parallel.dp, 16);
@@ -218,7 +219,7 @@ TEST(Megatron, DefaultsAreItsOwn) {
 
 // The job says what its user did, so that a sweep may vary it; replicas where hosts are not full.
 TEST(Megatron, NodesAreSaidAndReplicasFollow) {
-  const Result<Imported> nodes = ImportText(kSmall, {.cluster = "h100-ib-400g", .nodes = 2});
+  const Result<Imported> nodes = ImportScript(kSmallModel, {.cluster = "h100-ib-400g", .nodes = 2});
   ASSERT_TRUE(nodes.ok()) << nodes.status().message();
   EXPECT_THAT(nodes->job_text, AllOf(HasSubstr("nodes: 2\n"), Not(HasSubstr("dp:"))));
   EXPECT_EQ(nodes->job.workloads.front().plan.parallel.dp, 16);
@@ -227,7 +228,7 @@ TEST(Megatron, NodesAreSaidAndReplicasFollow) {
   const Result<job::Job> fewer = job::ReadJobText(nodes->job_text, "job.yaml", "", vary);
   ASSERT_TRUE(fewer.ok()) << fewer.status().message();
   EXPECT_EQ(fewer->workloads.front().plan.parallel.dp, 8);
-  const Result<Imported> gpus = ImportText(kSmall, {.cluster = "h100-ib-400g", .gpus = 4});
+  const Result<Imported> gpus = ImportScript(kSmallModel, {.cluster = "h100-ib-400g", .gpus = 4});
   ASSERT_TRUE(gpus.ok()) << gpus.status().message();
   EXPECT_THAT(gpus->job_text, AllOf(HasSubstr("dp: 4\n"), Not(HasSubstr("nodes:"))));
 }
@@ -251,9 +252,9 @@ TEST(Megatron, YamlIsTheSame) {
   }
   Options here = On("h100-ib-400g"), two = On("h100-ib-400g", 2);
   here.read.set = two.read.set = {"model.name=small"};
-  const Result<Imported> script = ImportText(kSmall, here);
-  const Result<Imported> a = ImportText(yaml, two, "model_config.yaml");
-  const Result<Imported> b = ImportText(
+  const Result<Imported> script = ImportScript(kSmallModel, here);
+  const Result<Imported> a = ImportScript(yaml, two, "model_config.yaml");
+  const Result<Imported> b = ImportScript(
       "language_model:\n  num_layers: 12\n  hidden_size: 768\n  num_attention_heads: 12\n"
       "  max_position_embeddings: 1024\n  add_bias_linear: true\n"
       "model_parallel:\n  tensor_model_parallel_size: 1\nseq_length: 1024\n"
@@ -264,10 +265,10 @@ TEST(Megatron, YamlIsTheSame) {
   EXPECT_EQ(b->job.config_hash, script->job.config_hash);
   // Flags of the command line by their own names, as FlagScale writes them.
   const Result<Imported> flags =
-      ImportText(yaml.substr(yaml.find('\n') + 1) +
-                     "  disable_bias_linear: true\n  no_bias_gelu_fusion: "
-                     "false\n",
-                 two, "flags.yaml");
+      ImportScript(yaml.substr(yaml.find('\n') + 1) +
+                       "  disable_bias_linear: true\n  no_bias_gelu_fusion: "
+                       "false\n",
+                   two, "flags.yaml");
   ASSERT_TRUE(flags.ok()) << flags.status().message();
   EXPECT_FALSE(flags->job.workloads.front().model.mlp_bias);
   EXPECT_TRUE(flags->job.workloads.front().plan.framework.fused_bias_activation);
@@ -275,7 +276,7 @@ TEST(Megatron, YamlIsTheSame) {
 
 TEST(Megatron, FullRecomputeOfSomeLayers) {
   const auto plan = [](const std::string& more) {
-    const Result<Imported> imported = ImportText(kSmall + more, On("h100-ib-400g"));
+    const Result<Imported> imported = ImportScript(kSmallModel + more, On("h100-ib-400g"));
     EXPECT_TRUE(imported.ok()) << imported.status().message();
     return imported.ok() ? imported->job.workloads.front().plan : workload::Plan();
   };
@@ -297,7 +298,7 @@ TEST(Megatron, FullRecomputeOfSomeLayers) {
 
 TEST(Megatron, ActivationsInHostMemory) {
   const auto plan = [](const std::string& more) {
-    const Result<Imported> imported = ImportText(kSmall + more, On("h100-ib-400g"));
+    const Result<Imported> imported = ImportScript(kSmallModel + more, On("h100-ib-400g"));
     EXPECT_TRUE(imported.ok()) << imported.status().message();
     return imported.ok() ? imported->job.workloads.front().plan.memory : workload::MemorySaving{};
   };
@@ -311,7 +312,7 @@ TEST(Megatron, ActivationsInHostMemory) {
 
 TEST(Megatron, WhatIsRefusedIsNamed) {
   const auto error = [](const std::string& more, const Options& options = On("h100-ib-400g")) {
-    const Result<Imported> imported = ImportText(kSmall + more, options);
+    const Result<Imported> imported = ImportScript(kSmallModel + more, options);
     return imported.ok() ? "ok" : imported.status().message();
   };
   EXPECT_THAT(
@@ -330,7 +331,7 @@ TEST(Megatron, WhatIsRefusedIsNamed) {
   Options options = On("h100-ib-400g");
   options.leave_out = {"--fp32-residual-connection", "--hiden-size"};
   const Result<Imported> left =
-      ImportText(std::string(kSmall) + "--fp32-residual-connection --hiden-size 8", options);
+      ImportScript(std::string(kSmallModel) + "--fp32-residual-connection --hiden-size 8", options);
   ASSERT_TRUE(left.ok()) << left.status().message();
   EXPECT_THAT(left->job.assumed, testing::Contains(HasSubstr("--fp32-residual-connection of")));
 }

@@ -15,8 +15,8 @@
 namespace orrery::recipes {
 namespace {
 
-constexpr std::size_t kMostBytes = 1 << 20;
-constexpr int kMostDepth = 50;
+constexpr std::size_t kMostScriptBytes = 1 << 20;
+constexpr int kMostScripts = 50;
 constexpr std::size_t kMostTexts = 64;  // here documents and texts for other shells
 constexpr int kMostFiles = 16;          // that a script takes in
 
@@ -102,9 +102,9 @@ class Interpreter {
 
   // Up to a word that closes what was opened before.
   Status Statements(bool run, int depth) {
-    if (depth > kMostDepth) {
+    if (depth > kMostScripts) {
       return InvalidInput("{}:{}: more than {} blocks in each other", name_, Now().line,
-                          kMostDepth);
+                          kMostScripts);
     }
     while (!AtEnd() && !Closes(Now())) {
       if (Now().kind == Token::Kind::kNewline || Now().kind == Token::Kind::kOperator ||
@@ -475,8 +475,9 @@ class Interpreter {
 
 Result<Script> ReadScript(std::string_view text, const std::string& name,
                           const std::map<std::string, std::string>& variables) {
-  if (text.size() > kMostBytes) {
-    return InvalidInput("{}: larger than {} MiB; this is no launch script", name, kMostBytes >> 20);
+  if (text.size() > kMostScriptBytes) {
+    return InvalidInput("{}: larger than {} MiB; this is no launch script", name,
+                        kMostScriptBytes >> 20);
   }
   Script script;
   ReadDirectives(text, &script);

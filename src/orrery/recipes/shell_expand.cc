@@ -10,8 +10,8 @@
 namespace orrery::recipes {
 namespace {
 
-constexpr std::size_t kMostBytes = 8 << 20;
-constexpr int kMostDepth = 32;
+constexpr std::size_t kMostExpandedBytes = 8 << 20;
+constexpr int kMostNesting = 32;
 
 bool IsNameStart(char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_'; }
 bool IsNamePart(char c) { return IsNameStart(c) || (c >= '0' && c <= '9'); }
@@ -68,7 +68,7 @@ class Arithmetic {
   }
   Value Atom(int depth) {
     Blank();
-    if (at_ >= text_.size() || depth > kMostDepth) return std::nullopt;
+    if (at_ >= text_.size() || depth > kMostNesting) return std::nullopt;
     if (text_[at_] == '(') {
       ++at_;
       const Value inner = Sum(depth + 1);
@@ -243,14 +243,14 @@ class Expander {
       AddUnknown("$" + name, name);
       return {};
     }
-    if (++depth_ > kMostDepth) return InvalidInput("expansions nest too deep");
+    if (++depth_ > kMostNesting) return InvalidInput("expansions nest too deep");
     Status status = Run(rest.substr(1), quoted);
     --depth_;
     return status;
   }
 
   Result<Word> Nested(std::string_view raw) {
-    if (depth_ >= kMostDepth) return InvalidInput("expansions nest too deep");
+    if (depth_ >= kMostNesting) return InvalidInput("expansions nest too deep");
     Expander inner(variables_, line_, depth_ + 1);
     ORRERY_RETURN_IF_ERROR(inner.Run(raw, true));
     std::vector<Word> words = inner.Take();
@@ -355,8 +355,8 @@ Result<std::vector<Word>> Variables::Expand(std::string_view raw, std::int32_t l
 
 Status Variables::Count(std::size_t bytes) {
   bytes_ += bytes;
-  if (bytes_ <= kMostBytes) return {};
-  return InvalidInput("its variables grow to more than {} MiB", kMostBytes >> 20);
+  if (bytes_ <= kMostExpandedBytes) return {};
+  return InvalidInput("its variables grow to more than {} MiB", kMostExpandedBytes >> 20);
 }
 
 Result<Word> Variables::ExpandText(std::string_view raw, std::int32_t line) {

@@ -143,7 +143,7 @@ void ReadStages(Reading* r) {
   }
 }
 
-void ReadDegrees(Reading* r) {
+void ReadTitanDegrees(Reading* r) {
   Draft& draft = r->draft();
   const auto degree = [&](std::string_view name) {
     const std::string argument = fmt::format("parallelism.{}", name);
@@ -253,7 +253,7 @@ void ReadSizes(Reading* r) {
   draft.Set("training.global_batch", global > 0 ? global : local * dp);
 }
 
-void ReadSharding(Reading* r) {
+void ReadTitanSharding(Reading* r) {
   Draft& draft = r->draft();
   if (!draft.Has("framework")) {
     draft.SetText("framework", "fsdp2");
@@ -270,7 +270,7 @@ void ReadSharding(Reading* r) {
   if (host) draft.SetText("training.offload", "parameters");
 }
 
-void ReadPrecision(Reading* r) {
+void ReadTitanPrecision(Reading* r) {
   Draft& draft = r->draft();
   const std::string parameters = r->Text("training.mixed_precision_param");
   const bool states = r->Text("training.dtype") == "bfloat16";
@@ -407,11 +407,11 @@ Result<Imported> ReadTorchtitan(const std::vector<File>& files, const Options& o
   const std::string flavor = ReadFlavor(&reading);
   ReadModel("torchtitan", model, flavor, "model.name and model.flavor", &reading);
   reading.draft().Set("training.seq_len", reading.Whole("training.seq_len").value_or(2048));
-  ReadDegrees(&reading);
+  ReadTitanDegrees(&reading);
   ReadSizes(&reading);
-  ReadSharding(&reading);
+  ReadTitanSharding(&reading);
   ReadStages(&reading);
-  ReadPrecision(&reading);
+  ReadTitanPrecision(&reading);
   ReadLayers(&reading);
   return reading.Finish("torchtitan");
 }

@@ -25,7 +25,7 @@ std::string Error(const std::string& text, std::int64_t gpus = 64) {
   return imported.ok() ? "ok" : imported.status().message();
 }
 
-const job::Workload& Work(const Result<Imported>& imported) {
+const job::Workload& Job(const Result<Imported>& imported) {
   return imported->job.workloads.front();
 }
 
@@ -34,8 +34,8 @@ TEST(Torchtitan, StagesChunksAndFloat8) {
       std::string(ORRERY_SOURCE_DIR) + "/examples/recipes/torchtitan-llama3-405b.toml";
   const Result<Imported> imported = Import({example}, {.cluster = "h100-ib-400g", .gpus = 512});
   ASSERT_TRUE(imported.ok()) << imported.status().message();
-  const workload::Plan& plan = Work(imported).plan;
-  EXPECT_NEAR(static_cast<double>(Work(imported).model.parameters()) / 1e9, 405.9, 0.1);
+  const workload::Plan& plan = Job(imported).plan;
+  EXPECT_NEAR(static_cast<double>(Job(imported).model.parameters()) / 1e9, 405.9, 0.1);
   EXPECT_EQ(plan.parallel.dp, 8);
   EXPECT_EQ(plan.parallel.vpp, 2);
   EXPECT_EQ(plan.batch.micro_batch, 1);     // local batches are cut into micro-batches of one
@@ -59,9 +59,9 @@ TEST(Torchtitan, DegreesAndBatch) {
                      "context_parallel_degree = 2\n",
                  64);
   ASSERT_TRUE(hybrid.ok()) << hybrid.status().message();
-  EXPECT_EQ(Work(hybrid).plan.parallel.dp, 32);
-  EXPECT_EQ(Work(hybrid).plan.memory.shard_group, 16);  // 8 shards of 2 context-parallel ranks
-  EXPECT_EQ(Work(hybrid).plan.batch.global_batch, 256);
+  EXPECT_EQ(Job(hybrid).plan.parallel.dp, 32);
+  EXPECT_EQ(Job(hybrid).plan.memory.shard_group, 16);  // 8 shards of 2 context-parallel ranks
+  EXPECT_EQ(Job(hybrid).plan.batch.global_batch, 256);
   // The layout of 2024: degrees among [training] and [experimental], a count of micro-batches.
   const Result<Imported> old =
       ImportToml(model + "norm_type = \"rmsnorm\"\n" + none +
@@ -71,10 +71,10 @@ TEST(Torchtitan, DegreesAndBatch) {
                      "pipeline_parallel_split_points = [\"layers.16\"]\n",
                  64);
   ASSERT_TRUE(old.ok()) << old.status().message();
-  EXPECT_EQ(Work(old).plan.parallel.tp, 8);
-  EXPECT_EQ(Work(old).plan.batch.micro_batch, 2);
-  EXPECT_EQ(Work(old).plan.batch.global_batch, 32);
-  EXPECT_THAT(Work(old).plan.parallel.layers_per_stage, ElementsAre());  // even
+  EXPECT_EQ(Job(old).plan.parallel.tp, 8);
+  EXPECT_EQ(Job(old).plan.batch.micro_batch, 2);
+  EXPECT_EQ(Job(old).plan.batch.global_batch, 32);
+  EXPECT_THAT(Job(old).plan.parallel.layers_per_stage, ElementsAre());  // even
 }
 
 // Checkpoints of every second layer are its default.
@@ -84,7 +84,7 @@ TEST(Torchtitan, EveryNthLayerIsCheckpointed) {
   const auto plan = [&](const std::string& more) {
     const Result<Imported> imported = ImportToml(head + more, 64);
     EXPECT_TRUE(imported.ok()) << imported.status().message();
-    return imported.ok() ? Work(imported).plan : workload::Plan();
+    return imported.ok() ? Job(imported).plan : workload::Plan();
   };
   for (const auto& [more, layers] :
        {std::pair("", 2), std::pair("[activation_checkpoint]\nselective_ac_option = \"3\"\n", 3)}) {

@@ -150,7 +150,7 @@ void SetFsdp(const Fsdp& fsdp, const Sources& sources, Reading* r) {
 }
 
 // Accelerate's and the Trainer's ParallelismConfig.
-void ReadDegrees(Reading* r) {
+void ReadTrainerDegrees(Reading* r) {
   Draft& draft = r->draft();
   const auto degree = [&](std::string_view name) {
     const std::string a = fmt::format("parallelism_config.parallelism_config_{}", name);
@@ -388,7 +388,7 @@ void ReadTrainerRules(const Sources& sources, Reading* r) {
     draft.SetText("training.sharding", stage == "0" ? "none" : "zero" + stage);
   }
   if (sources.trainer || sources.accelerate) ReadTrainerPrecision(r);
-  ReadDegrees(r);
+  ReadTrainerDegrees(r);
   if (sources.llama_factory) ReadStage(r);
   if (fsdp.on) {
     SetFsdp(fsdp, sources, r);

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "orrery/base/text.h"
+#include "orrery/results/parts.h"
 #include "orrery/results/table.h"
 
 namespace orrery::results {
@@ -87,8 +88,6 @@ Json FieldsSchema(std::span<const NamedField<Of>> fields) {
   }
   return {{"type", "object"}, {"properties", std::move(properties)}};
 }
-
-std::string Percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
 
 // Four figures, with commas where it has more.
 std::string Figure(double value) {

@@ -164,7 +164,7 @@ RunResult Assemble(const Inputs& inputs);
 
 // The `count` most used links of a run, ties by bytes, then by number; idle ones are left out.
 std::vector<WorstLink> WorstLinks(const engine::Record& record, const cluster::Cluster& cluster,
-                                  std::size_t count);
+                                  std::size_t count = 20);
 
 // The record's log of link use by class of link, and of the `worst` links; empty where none was
 // kept.

@@ -10,8 +10,8 @@
 namespace orrery::traffic {
 namespace {
 
-constexpr double kWidth = 760, kHeight = 460;
-constexpr double kLeft = 70, kTop = 58, kRight = 730, kBottom = 390;
+constexpr double kPlotWidth = 760, kPlotHeight = 460;
+constexpr double kPlotLeft = 70, kPlotTop = 58, kPlotRight = 730, kPlotBottom = 390;
 // Okabe and Ito's blue and vermilion: told apart by colour-blind readers too.
 constexpr std::string_view kPredicted = "#0072B2", kMeasured = "#D55E00";
 
@@ -19,10 +19,10 @@ struct Axes {
   double least_log = 0, most_log = 1;  // log2 of bytes
   double most_GBps = 1;
   double X(std::int64_t bytes) const {
-    return kLeft + (std::log2(static_cast<double>(bytes)) - least_log) / (most_log - least_log) *
-                       (kRight - kLeft);
+    return kPlotLeft + (std::log2(static_cast<double>(bytes)) - least_log) /
+                           (most_log - least_log) * (kPlotRight - kPlotLeft);
   }
-  double Y(double GBps) const { return kBottom - GBps / most_GBps * (kBottom - kTop); }
+  double Y(double GBps) const { return kPlotBottom - GBps / most_GBps * (kPlotBottom - kPlotTop); }
 };
 
 std::string Curve(const Axes& axes, const Sweep& sweep, bool measured) {
@@ -61,17 +61,17 @@ std::string ReportSvg(const Heading& heading, const Sweep& sweep) {
   axes.least_log = std::log2(static_cast<double>(sweep.rows.front().bytes));
   axes.most_log = std::log2(static_cast<double>(sweep.rows.back().bytes));
   if (axes.most_log <= axes.least_log) axes.most_log = axes.least_log + 1;
-  std::string out = SvgHead(kWidth, kHeight);
+  std::string out = SvgHead(kPlotWidth, kPlotHeight);
   out += SvgText(
-      kLeft, 24, "start",
+      kPlotLeft, 24, "start",
       fmt::format("{} over {} GPUs, network {}", sweep.collective, sweep.gpus, heading.network),
       "font-size=\"15\" font-weight=\"bold\"");
-  out += SvgText(kLeft, 43, "start", heading.cluster, "fill=\"#555555\"");
+  out += SvgText(kPlotLeft, 43, "start", heading.cluster, "fill=\"#555555\"");
   for (double value = 0; value <= axes.most_GBps * 1.001; value += step) {
     out += fmt::format(
         "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#dddddd\"/>\n",
-        kLeft, axes.Y(value), kRight, axes.Y(value));
-    out += SvgText(kLeft - 8, axes.Y(value) + 4, "end", fmt::format("{:g}", value));
+        kPlotLeft, axes.Y(value), kPlotRight, axes.Y(value));
+    out += SvgText(kPlotLeft - 8, axes.Y(value) + 4, "end", fmt::format("{:g}", value));
   }
   // A mark at most every 60 px.
   double last = -1e9;
@@ -81,20 +81,20 @@ std::string ReportSvg(const Heading& heading, const Sweep& sweep) {
     last = x;
     out += fmt::format(
         "<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\" stroke=\"#eeeeee\"/>\n",
-        x, kTop, kBottom);
-    out += SvgText(x, kBottom + 18, "middle", HumanBytes(row.bytes));
+        x, kPlotTop, kPlotBottom);
+    out += SvgText(x, kPlotBottom + 18, "middle", HumanBytes(row.bytes));
   }
-  out += SvgText((kLeft + kRight) / 2, kBottom + 38, "middle", "size");
+  out += SvgText((kPlotLeft + kPlotRight) / 2, kPlotBottom + 38, "middle", "size");
   out += fmt::format(
       "<text x=\"18\" y=\"{0:.1f}\" text-anchor=\"middle\" transform=\"rotate(-90 18 "
       "{0:.1f})\">bus bandwidth (GB/s)</text>\n",
-      (kTop + kBottom) / 2);
+      (kPlotTop + kPlotBottom) / 2);
   out += Curve(axes, sweep, false);
   out += Curve(axes, sweep, true);
-  out += SvgText(kLeft + 20, kBottom + 58, "start", "predicted",
+  out += SvgText(kPlotLeft + 20, kPlotBottom + 58, "start", "predicted",
                  fmt::format("fill=\"{}\"", kPredicted));
   if (compared) {
-    out += SvgText(kLeft + 110, kBottom + 58, "start", "measured (dashed, open dots)",
+    out += SvgText(kPlotLeft + 110, kPlotBottom + 58, "start", "measured (dashed, open dots)",
                    fmt::format("fill=\"{}\"", kMeasured));
   }
   return out + "</svg>\n";

@@ -11,7 +11,7 @@
 namespace orrery::traffic {
 namespace {
 
-constexpr std::size_t kWorst = 5;
+constexpr std::size_t kWorstShown = 5;
 
 std::string Percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 std::string Count(std::size_t n) { return HumanCount(static_cast<std::int64_t>(n)); }
@@ -41,7 +41,7 @@ std::string Packets(const cluster::Cluster& cluster, const FlowRun& run) {
   results::TextTable slow;
   slow.Row({"flows that suffered", "size", "took", "slowdown"});
   for (std::size_t column = 1; column < 4; ++column) slow.AlignRight(column);
-  for (std::size_t i = 0; i < std::min(kWorst, run.slowest.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(kWorstShown, run.slowest.size()); ++i) {
     const SlowFlow& f = run.slowest[i];
     slow.Row({fmt::format("GPU {} to {}", f.from.index(), f.to.index()), HumanBytes(f.bytes),
               HumanTime(f.completion), Times(f.slowdown)});
@@ -124,7 +124,7 @@ std::string ReportText(const Heading& heading, const cluster::Cluster& cluster,
   results::TextTable worst;
   worst.Row({"worst links", "busy", "bytes"});
   for (std::size_t column = 1; column < 3; ++column) worst.AlignRight(column);
-  for (const LinkUse& use : WorstLinks(run.links, kWorst)) {
+  for (const LinkUse& use : WorstLinks(run.links, kWorstShown)) {
     worst.Row({cluster.link_name(use.link),
                Percent(static_cast<double>(use.busy) / static_cast<double>(run.finish)),
                HumanBytes(use.bytes)});

@@ -6,7 +6,7 @@
 namespace orrery::workload {
 namespace {
 
-using Kind = ConvOp::Kind;
+using ConvKind = ConvOp::Kind;
 
 constexpr std::int32_t kImageSide = 224, kImageChannels = 3;
 
@@ -21,20 +21,20 @@ class Builder {
   Place place() const { return at_; }
 
   void Conv(std::int32_t out, std::int32_t kernel, std::int32_t stride, bool bias) {
-    ConvOp op{.kind = Kind::kConv, .kernel = kernel, .stride = stride, .bias = bias};
+    ConvOp op{.kind = ConvKind::kConv, .kernel = kernel, .stride = stride, .bias = bias};
     op.first = net_->order.empty() && unit_.ops.empty();
     Add(op, out, at_.side / stride);
   }
-  void BatchNorm() { Add({.kind = Kind::kBatchNorm}, at_.channels, at_.side); }
-  void Relu() { Add({.kind = Kind::kRelu}, at_.channels, at_.side); }
-  void Dropout() { Add({.kind = Kind::kDropout}, at_.channels, at_.side); }
+  void BatchNorm() { Add({.kind = ConvKind::kBatchNorm}, at_.channels, at_.side); }
+  void Relu() { Add({.kind = ConvKind::kRelu}, at_.channels, at_.side); }
+  void Dropout() { Add({.kind = ConvKind::kDropout}, at_.channels, at_.side); }
   void MaxPool(std::int32_t kernel) {
-    Add({.kind = Kind::kMaxPool, .kernel = kernel, .stride = 2}, at_.channels, at_.side / 2);
+    Add({.kind = ConvKind::kMaxPool, .kernel = kernel, .stride = 2}, at_.channels, at_.side / 2);
   }
-  void AveragePool(std::int32_t side) { Add({.kind = Kind::kAveragePool}, at_.channels, side); }
+  void AveragePool(std::int32_t side) { Add({.kind = ConvKind::kAveragePool}, at_.channels, side); }
   void Linear(std::int32_t out) {
     at_ = {at_.channels * at_.side * at_.side, 1};
-    Add({.kind = Kind::kLinear, .bias = true}, out, 1);
+    Add({.kind = ConvKind::kLinear, .bias = true}, out, 1);
   }
   // 1 × 1 convolution and norm beside what follows, which starts where they did.
   void Shortcut(std::int32_t out, std::int32_t stride) {
@@ -44,13 +44,13 @@ class Builder {
     unit_.ops.back().temporary = true;
     at_ = from;
   }
-  void AddShortcut() { Add({.kind = Kind::kAdd}, at_.channels, at_.side); }
+  void AddShortcut() { Add({.kind = ConvKind::kAdd}, at_.channels, at_.side); }
 
   void EndUnit(std::string_view name) {
     unit_.name = name;
     for (std::size_t i = unit_.ops.size(); i-- > 0;) {
-      const Kind kind = unit_.ops[i].kind;
-      if (kind == Kind::kRelu || kind == Kind::kAdd) continue;
+      const ConvKind kind = unit_.ops[i].kind;
+      if (kind == ConvKind::kRelu || kind == ConvKind::kAdd) continue;
       unit_.ops[i].last = true;
       break;
     }
@@ -145,11 +145,11 @@ ConvNet ResNet(std::string_view name, std::string_view description,
 std::vector<std::int64_t> ConvUnit::parameters() const {
   std::vector<std::int64_t> tensors;
   for (const ConvOp& op : ops) {
-    if (op.kind == Kind::kConv || op.kind == Kind::kLinear) {
+    if (op.kind == ConvKind::kConv || op.kind == ConvKind::kLinear) {
       tensors.push_back(std::int64_t{op.out} * op.in * op.kernel * op.kernel);
       if (op.bias) tensors.push_back(op.out);
     }
-    if (op.kind == Kind::kBatchNorm) tensors.insert(tensors.end(), 2, op.out);
+    if (op.kind == ConvKind::kBatchNorm) tensors.insert(tensors.end(), 2, op.out);
   }
   return tensors;
 }

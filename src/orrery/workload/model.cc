@@ -337,14 +337,14 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
 
 namespace {
 
-struct Field {
+struct BoundedField {
   std::string_view name;
   std::int64_t value;
   std::int64_t least, most;
 };
 
-Status CheckFields(std::span<const Field> fields) {
-  for (const Field& f : fields) {
+Status CheckFields(std::span<const BoundedField> fields) {
+  for (const BoundedField& f : fields) {
     if (f.value < f.least || f.value > f.most) {
       return InvalidInput("model.{}: {} is outside {} … {}; give the model's true size", f.name,
                           f.value, f.least, f.most);
@@ -356,7 +356,7 @@ Status CheckFields(std::span<const Field> fields) {
 Status CheckExperts(const Model& m) {
   const Experts& e = m.experts;
   if (e.count == 0) return {};
-  const Field fields[] = {
+  const BoundedField fields[] = {
       {"experts", e.count, 2, 1 << 16},
       {"expert_top_k", e.top_k, 1, e.count},
       {"expert_ffn_hidden", e.ffn_hidden, 1, 1 << 24},
@@ -381,11 +381,11 @@ Status CheckLatent(const Model& m) {
         "model.kv_lora_rank: latent attention needs qk_nope_head_dim, qk_rope_head_dim and "
         "v_head_dim, too");
   }
-  const Field fields[] = {{"kv_lora_rank", l.kv_rank, 1, 1 << 20},
-                          {"q_lora_rank", l.q_rank, 0, 1 << 20},
-                          {"qk_nope_head_dim", l.nope_dim, 1, 1 << 16},
-                          {"qk_rope_head_dim", l.rope_dim, 1, 1 << 16},
-                          {"v_head_dim", l.v_dim, 1, 1 << 16}};
+  const BoundedField fields[] = {{"kv_lora_rank", l.kv_rank, 1, 1 << 20},
+                                 {"q_lora_rank", l.q_rank, 0, 1 << 20},
+                                 {"qk_nope_head_dim", l.nope_dim, 1, 1 << 16},
+                                 {"qk_rope_head_dim", l.rope_dim, 1, 1 << 16},
+                                 {"v_head_dim", l.v_dim, 1, 1 << 16}};
   ORRERY_RETURN_IF_ERROR(CheckFields(fields));
   if (l.index_heads == 0 && l.index_dim == 0 && l.index_topk == 0) return {};
   if (l.q_rank == 0) {
@@ -393,9 +393,9 @@ Status CheckLatent(const Model& m) {
         "model.index_n_heads: the indexer's queries are projected from the compressed ones; set "
         "model.q_lora_rank");
   }
-  const Field index[] = {{"index_n_heads", l.index_heads, 1, 1 << 16},
-                         {"index_head_dim", l.index_dim, 1, 1 << 16},
-                         {"index_topk", l.index_topk, 1, 1 << 26}};
+  const BoundedField index[] = {{"index_n_heads", l.index_heads, 1, 1 << 16},
+                                {"index_head_dim", l.index_dim, 1, 1 << 16},
+                                {"index_topk", l.index_topk, 1, 1 << 26}};
   return CheckFields(index);
 }
 
@@ -419,10 +419,10 @@ Status CheckHeads(const Model& m) {
   if (m.attention_gate && m.latent.v_dim > 0 && m.latent.kv_rank == 0) {
     return InvalidInput("model.v_head_dim: not built beside attention_gate");
   }
-  const Field fields[] = {{"window_heads", w.queries, 0, 1 << 16},
-                          {"window_kv_heads", w.keys, 0, 1 << 16},
-                          {"window_head_dim", w.dim, 0, 1 << 16},
-                          {"v_head_dim", m.latent.v_dim, 0, 1 << 16}};
+  const BoundedField fields[] = {{"window_heads", w.queries, 0, 1 << 16},
+                                 {"window_kv_heads", w.keys, 0, 1 << 16},
+                                 {"window_head_dim", w.dim, 0, 1 << 16},
+                                 {"v_head_dim", m.latent.v_dim, 0, 1 << 16}};
   ORRERY_RETURN_IF_ERROR(CheckFields(fields));
   const Model windowed = m.of_kind(kWindowLayer);
   if (w.any() && windowed.heads % windowed.kv_heads != 0) {
@@ -479,10 +479,10 @@ Status CheckSizes(const Model& m) {
   }
   for (std::size_t at = 1; at <= m.sizes.size(); ++at) {
     const Model own = m.of_kind(static_cast<Kind>(at << kSizesShift));
-    const Field fields[] = {{"layer_sizes: heads", own.heads, 1, 1 << 16},
-                            {"layer_sizes: kv_heads", own.kv_heads, 1, 1 << 16},
-                            {"layer_sizes: head_dim", own.head_dim, 1, 1 << 16},
-                            {"layer_sizes: ffn_hidden", own.ffn_hidden, 1, 1 << 24}};
+    const BoundedField fields[] = {{"layer_sizes: heads", own.heads, 1, 1 << 16},
+                                   {"layer_sizes: kv_heads", own.kv_heads, 1, 1 << 16},
+                                   {"layer_sizes: head_dim", own.head_dim, 1, 1 << 16},
+                                   {"layer_sizes: ffn_hidden", own.ffn_hidden, 1, 1 << 24}};
     ORRERY_RETURN_IF_ERROR(CheckFields(fields));
     if (own.heads % own.kv_heads != 0) {
       return InvalidInput("model.layer_sizes: {} key and value heads do not divide {} heads",
@@ -501,7 +501,7 @@ Status CheckMixer(const Model& m) {
     return InvalidInput("model.mamba_groups: {} heads of keys do not divide {} of values",
                         m.mamba.groups, m.mamba.heads);
   }
-  const Field fields[] = {
+  const BoundedField fields[] = {
       {"mamba_heads", m.mamba.heads, 1, 1 << 16},
       {"mamba_head_dim", m.mamba.head_dim, 1, 1 << 16},
       {"mamba_state", m.mamba.state, 1, 1 << 16},
@@ -524,9 +524,9 @@ Status CheckEncoderDecoder(const Model& m) {
     return InvalidInput("model.{}: says what the encoder reads, but model.encoder_layers is 0",
                         m.encoder_len > 0 ? "encoder_len" : "frame_values");
   }
-  const Field fields[] = {{"encoder_layers", m.encoder_layers, 1, m.layers - 1},
-                          {"encoder_len", m.encoder_len, 0, 1 << 26},
-                          {"frame_values", m.frame_values, 0, 1 << 16}};
+  const BoundedField fields[] = {{"encoder_layers", m.encoder_layers, 1, m.layers - 1},
+                                 {"encoder_len", m.encoder_len, 0, 1 << 26},
+                                 {"frame_values", m.frame_values, 0, 1 << 16}};
   ORRERY_RETURN_IF_ERROR(CheckFields(fields));
   if (m.frame_values > 0 && m.encoder_len == 0) {
     return InvalidInput("model.encoder_len: the tokens that frames become are missing; add them");
@@ -544,7 +544,7 @@ Status CheckEncoderDecoder(const Model& m) {
 }
 
 Status CheckLayerEmbedding(const Model& m) {
-  const Field field[] = {{"layer_embedding", m.layer_embedding, 0, 1 << 16}};
+  const BoundedField field[] = {{"layer_embedding", m.layer_embedding, 0, 1 << 16}};
   ORRERY_RETURN_IF_ERROR(CheckFields(field));
   const bool plain = m.mamba.heads == 0 && m.encoder_layers == 0 && m.pattern.empty() &&
                      m.mtp_layers == 0 && !m.encoder && !m.parallel_block && m.patch_values == 0;
@@ -596,7 +596,7 @@ Status Validate(const Model& m) {
         "heads, or head_dim",
         m.hidden, m.heads);
   }
-  const Field fields[] = {
+  const BoundedField fields[] = {
       {"layers", m.layers, 1, 10'000},      {"hidden", m.hidden, 1, 1 << 20},
       {"heads", m.heads, 1, 1 << 16},       {"kv_heads", m.kv_heads, 1, 1 << 16},
       {"head_dim", m.head_dim, 1, 1 << 16}, {"ffn_hidden", m.ffn_hidden, 1, 1 << 24},

@@ -36,18 +36,18 @@ Result<Model> FindOrRead(const Source& source, const std::string& name, const st
   return model;
 }
 
-struct Field {
+struct SizeField {
   std::string_view key;
   std::int64_t Model::*member;
 };
-constexpr std::array<Field, 8> kSizes = {{{"layers", &Model::layers},
-                                          {"hidden", &Model::hidden},
-                                          {"heads", &Model::heads},
-                                          {"kv_heads", &Model::kv_heads},
-                                          {"head_dim", &Model::head_dim},
-                                          {"ffn_hidden", &Model::ffn_hidden},
-                                          {"vocab", &Model::vocab},
-                                          {"max_position", &Model::max_position}}};
+constexpr std::array<SizeField, 8> kSizeFields = {{{"layers", &Model::layers},
+                                                   {"hidden", &Model::hidden},
+                                                   {"heads", &Model::heads},
+                                                   {"kv_heads", &Model::kv_heads},
+                                                   {"head_dim", &Model::head_dim},
+                                                   {"ffn_hidden", &Model::ffn_hidden},
+                                                   {"vocab", &Model::vocab},
+                                                   {"max_position", &Model::max_position}}};
 
 void ApplyKinds(const Section& section, Model* model) {
   if (section.Has("norm")) {
@@ -144,7 +144,7 @@ Result<Model> ReadInline(const Source& source, const Node& node, const Models& m
 }  // namespace
 
 void ApplyModelKeys(const Section& section, bool preset, Model* model) {
-  for (const Field& field : kSizes) {
+  for (const SizeField& field : kSizeFields) {
     if (section.Has(field.key)) model->*field.member = section.Integer(field.key);
   }
   for (const ModelSize& size : kModelSizes) {

@@ -26,9 +26,9 @@ struct Tier {
   int line = 0;
 };
 
-class Reader {
+class HtsimReader {
  public:
-  explicit Reader(const std::string& name) : name_(name) {}
+  explicit HtsimReader(const std::string& name) : name_(name) {}
 
   Status Check(const Settings& settings, std::span<const std::string_view> known) const {
     for (const auto& s : settings) {
@@ -82,7 +82,7 @@ class Reader {
 
 Status ApplyHtsim(std::string_view text, const std::string& name, Spec* spec) {
   ORRERY_ASSIGN_OR_RETURN(const HtsimTopology file, formats::ParseHtsimTopology(text, name));
-  const Reader reader(name);
+  const HtsimReader reader(name);
   ORRERY_RETURN_IF_ERROR(reader.Check(file.settings, kTop));
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t nodes, reader.Integer(file.settings, "nodes", 1, {}));
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t tiers, reader.Integer(file.settings, "tiers", 1, {}));

@@ -30,7 +30,7 @@ struct Nvlinks {
   std::int64_t count = 0;
   bool to_gpu = false, to_switch = false;
 };
-struct Gpu {
+struct XmlGpu {
   std::string busid;
   std::vector<Nvlinks> links;
 };
@@ -44,17 +44,9 @@ struct Token {
   std::int64_t Bps = 0;
 };
 
-// "0000:C1:00.0" and "0000:c1:00.0" are one.
-std::string Lower(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
-}
-
-class Reader {
+class XmlReader {
  public:
-  Reader(const std::string& name, Spec* spec) : name_(name), spec_(spec) {}
+  XmlReader(const std::string& name, Spec* spec) : name_(name), spec_(spec) {}
 
   Status Read(const XmlElement& root) {
     if (root.name == "graphs") {
@@ -245,7 +237,7 @@ class Reader {
       for (const Nvlinks& link : gpus_[a].links) {
         if (link.to_switch) to_switch[a] += link.count;
         if (!link.to_gpu) continue;
-        const auto b = std::ranges::find(gpus_, link.target, &Gpu::busid);
+        const auto b = std::ranges::find(gpus_, link.target, &XmlGpu::busid);
         if (b == gpus_.end()) continue;
         to_gpu[a * n + static_cast<std::size_t>(b - gpus_.begin())] += link.count;
       }
@@ -362,7 +354,7 @@ class Reader {
   Spec* spec_;
   bool infer_gpus_ = false, infer_nics_ = false;
   std::string_view gpu_class_, nic_class_;
-  std::vector<Gpu> gpus_;
+  std::vector<XmlGpu> gpus_;
   std::vector<Nic> nics_;
   std::vector<Token> tree_;
   std::int64_t sm_ = 0, pcie_ = 0;
@@ -375,7 +367,7 @@ class Reader {
 Status ApplyNcclXml(std::string_view text, const std::string& name, Spec* spec) {
   const formats::Limits limits{.bytes = 16 << 20, .depth = 64, .values = 500'000};
   ORRERY_ASSIGN_OR_RETURN(const XmlElement root, formats::ParseXml(text, name, limits));
-  return Reader(name, spec).Read(root);
+  return XmlReader(name, spec).Read(root);
 }
 
 }  // namespace orrery::cluster

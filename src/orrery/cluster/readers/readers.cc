@@ -24,7 +24,7 @@ constexpr Option kGpuKeys[] = {
     {.name = "cluster"}};
 constexpr OptionTable kGpuTable{.path = "", .doc = "", .options = kGpuKeys};
 
-struct Gpu {
+struct NamedGpu {
   std::string name;     // in lower case
   std::int64_t sm = 0;  // compute capability · 10; 0: no file names it so
   std::string cluster;
@@ -37,17 +37,18 @@ class Gpus {
     return gpus;
   }
   Status Add(std::string_view text, const std::string& file) {
-    return rows_.Add(text, file, [](const auto& table, const formats::DataRow& row) -> Result<Gpu> {
-      ORRERY_ASSIGN_OR_RETURN(const formats::Section keys,
-                              table.Keys(row, kGpuTable, "names|cluster"));
-      return Gpu{formats::TextOf(keys, "names"), keys.Integer("sm"),
-                 formats::TextOf(keys, "cluster")};
-    });
+    return rows_.Add(text, file,
+                     [](const auto& table, const formats::DataRow& row) -> Result<NamedGpu> {
+                       ORRERY_ASSIGN_OR_RETURN(const formats::Section keys,
+                                               table.Keys(row, kGpuTable, "names|cluster"));
+                       return NamedGpu{formats::TextOf(keys, "names"), keys.Integer("sm"),
+                                       formats::TextOf(keys, "cluster")};
+                     });
   }
-  const std::vector<Gpu>& rows() const { return rows_.values(); }
+  const std::vector<NamedGpu>& rows() const { return rows_.values(); }
 
  private:
-  formats::RowValues<Gpu> rows_{"GPU of a topology"};
+  formats::RowValues<NamedGpu> rows_{"GPU of a topology"};
 };
 
 }  // namespace
@@ -99,15 +100,15 @@ TopologyFile SniffTopology(std::string_view text) {
 }
 
 Result<std::string> BeginningOf(std::string_view text, const std::string& name) {
-  const std::vector<Gpu>& gpus = Gpus::BuiltIn().rows();
+  const std::vector<NamedGpu>& gpus = Gpus::BuiltIn().rows();
   if (SniffTopology(text) == TopologyFile::kNs3) {
     const std::string_view words = Trimmed(text.substr(0, text.find('\n')));
     const std::string_view word = words.substr(words.find_last_of(" \t") + 1);
     if (ParseInteger(word).ok()) return std::string(kUnnamed);
-    const auto row = std::ranges::find(gpus, Lower(word), &Gpu::name);
+    const auto row = std::ranges::find(gpus, Lower(word), &NamedGpu::name);
     if (row != gpus.end()) return row->cluster;
     std::vector<std::string_view> names;
-    for (const Gpu& gpu : gpus) names.push_back(gpu.name);
+    for (const NamedGpu& gpu : gpus) names.push_back(gpu.name);
     return InvalidInput("{}:1: {}; or give a definition: preset of another, topology: {{file: …}}",
                         Printable(name), UnknownName("GPU", Printable(word, 40), names));
   }
@@ -119,8 +120,8 @@ Result<std::string> BeginningOf(std::string_view text, const std::string& name) 
   const std::string_view rest = text.substr(std::min(text.size(), at + kSm.size() + 1), 8);
   const Result<std::int64_t> sm = ParseInteger(rest.substr(0, rest.find_first_of("'\"")));
   if (!sm.ok()) return std::string(kUnnamed);
-  const Gpu* of = nullptr;
-  for (const Gpu& gpu : gpus) {
+  const NamedGpu* of = nullptr;
+  for (const NamedGpu& gpu : gpus) {
     if (gpu.sm == 0) continue;
     const bool nearer = of != nullptr && gpu.sm > of->sm && gpu.sm <= *sm;
     const bool lowest = of == nullptr || (of->sm > *sm && gpu.sm < of->sm);

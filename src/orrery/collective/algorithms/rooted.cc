@@ -15,7 +15,7 @@ namespace {
 using graph::Collective;
 
 // One part of one message, from its sender's lane to its receiver's.
-struct Flow {
+struct RootedFlow {
   int share = 1;                  // messages of its batch that share the root's CTA
   int next = -1;                  // what the root's lane runs after it
   int order = 0;                  // which of those that begin together goes first
@@ -50,7 +50,7 @@ class Course {
     sequence_ = 0;
     nics_.assign(
         static_cast<std::size_t>(gather_ ? plan_.shape.domains : std::max(1, plan_.shape.nics)), 0);
-    for (Flow& flow : flows_) {
+    for (RootedFlow& flow : flows_) {
       flow.sent = flow.received = 0;
       flow.sends = flow.arrivals = flow.receives = 0;
       flow.open = false;
@@ -93,7 +93,7 @@ class Course {
     }
   };
 
-  Flow& flow(int number) { return flows_[static_cast<std::size_t>(number)]; }
+  RootedFlow& flow(int number) { return flows_[static_cast<std::size_t>(number)]; }
 
   void AddFlows(const p2p::Rounds& rounds) {
     std::vector<int> works(static_cast<std::size_t>(rounds.channels));  // of a channel, in all
@@ -121,7 +121,7 @@ class Course {
             lane.copies = share(channel, number);
             continue;
           }
-          Flow added = FlowOf(rounds, d, l, place);
+          RootedFlow added = FlowOf(rounds, d, l, place);
           added.share = share(channel, number);
           const int id = static_cast<int>(flows_.size());
           (lane.first < 0 ? lane.first : flow(lane.last).next) = id;
@@ -137,7 +137,7 @@ class Course {
   }
 
   // The way of a message between the root and the rank `d` groups and `l` places from it.
-  Flow FlowOf(const p2p::Rounds& rounds, int d, int l, int place) const {
+  RootedFlow FlowOf(const p2p::Rounds& rounds, int d, int l, int place) const {
     const GroupShape& shape = plan_.shape;
     const int here = std::max(1, shape.ranks_per_domain / rounds.group);
     const int group = gather_ ? (rounds.groups() - d) % rounds.groups() : d;
@@ -146,7 +146,7 @@ class Course {
       return of * std::max(1, shape.nics) / std::max(1, shape.ranks_per_domain);
     };
     const int rail = plan_.pxn ? nic(group % here * rounds.group + other) : 0;
-    Flow flow;
+    RootedFlow flow;
     flow.near = shape.domains == 1 || group < here;
     flow.hop = !flow.near && rail != 0;
     flow.over_nvlink = flow.near || (!gather_ && flow.hop);
@@ -185,7 +185,7 @@ class Course {
 
   // The sender's next chunk, once a credit for it is known.
   void Send(int number) {
-    Flow& f = flow(number);
+    RootedFlow& f = flow(number);
     if (f.under_way || (!gather_ && !f.open) || f.sends == chunks_) return;
     if (f.sends - f.receives >= plan_.credits) return;
     if (f.sends >= plan_.credits) f.sent = std::max(f.sent, f.returned[Slot(f.sends)]);
@@ -200,7 +200,7 @@ class Course {
 
   // At the first port.
   void Leave(int number, std::int64_t chunk, double at) {
-    Flow& f = flow(number);
+    RootedFlow& f = flow(number);
     const std::int64_t message = Message(chunk);
     f.under_way = false;
     if (f.over_nvlink) {
@@ -220,7 +220,7 @@ class Course {
 
   // At a NIC: that by which it leaves, or the root's own, by which all of a gather come in.
   void Cross(int number, std::int64_t chunk, double at, At where) {
-    const Flow& f = flow(number);
+    const RootedFlow& f = flow(number);
     const std::int64_t message = Message(chunk);
     double& nic = nics_[where == At::kNic ? static_cast<std::size_t>(f.nic) : 0];
     at = std::max(at, nic);
@@ -231,14 +231,14 @@ class Course {
   }
 
   void Arrive(int number, double at, double back) {
-    Flow& f = flow(number);
+    RootedFlow& f = flow(number);
     f.arrived[Slot(f.arrivals++)] = at;
     if (!gather_ || f.open) Receive(number, back);
   }
 
   // What has come; `back`: a credit's way.
   void Receive(int number, double back) {
-    Flow& f = flow(number);
+    RootedFlow& f = flow(number);
     while (f.receives < f.arrivals) {
       // Over NVLink a sender writes into the receiver's buffer, which leaves nothing to copy.
       const std::int64_t copied = f.near ? 0 : Bytes(f.receives);
@@ -257,7 +257,7 @@ class Course {
   const model::WhiteBox& box_;
   model::Pieces pieces_;
   bool gather_;
-  std::vector<Flow> flows_;
+  std::vector<RootedFlow> flows_;
   std::vector<Lane> lanes_;      // of the root, by channel and place
   std::vector<int> order_;       // of flows
   std::vector<Event> events_;    // a heap

@@ -2,7 +2,6 @@
 // (env.rst) and src/ for the undocumented ones; those without effect: inert_variables.h.
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <limits>
 
@@ -29,12 +28,6 @@ constexpr string_view kFunctions[] = {"AllReduce", "AllGather", "ReduceScatter",
                                       "Reduce"};
 constexpr std::size_t kCollNetDirect = 2, kCollNetChain = 3, kNvls = 4, kNvlsTree = 5, kPat = 6;
 
-bool SameText(string_view a, string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
-    return std::tolower(x) == std::tolower(y);
-  });
-}
-
 std::vector<string_view> Split(string_view text, char at) {
   std::vector<string_view> parts;
   for (;;) {
@@ -47,7 +40,7 @@ std::vector<string_view> Split(string_view text, char at) {
 
 Result<std::size_t> Find(const char* kind, string_view name, std::span<const string_view> valid) {
   for (std::size_t i = 0; i < valid.size(); ++i) {
-    if (SameText(valid[i], name)) return i;
+    if (Lower(valid[i]) == Lower(name)) return i;
   }
   return InvalidInput("{}", UnknownName(kind, name, valid));
 }
@@ -252,11 +245,11 @@ Status ParseThresholds(string_view text, Environment* e) {
 void ReadTransport(string_view name, string_view value, Environment* e) {
   if (name == "NCCL_IB_DISABLE") e->sockets |= value == "1";
   if (name == "NCCL_NET") {
-    e->sockets |= SameText(value, "Socket");
-    e->verbs |= SameText(value, "IB");
+    e->sockets |= Lower(value) == "socket";
+    e->verbs |= Lower(value) == "ib";
   }
   if (name == "NCCL_P2P_LEVEL") e->peer_level = true;
-  if (name == "NCCL_TUNER_PLUGIN") e->tuner_plugin = !SameText(value, "none");
+  if (name == "NCCL_TUNER_PLUGIN") e->tuner_plugin = Lower(value) != "none";
 }
 
 Status ParseOne(string_view name, string_view value, Environment* e) {

@@ -1,7 +1,8 @@
 #include "orrery/collective/choice/inert_variables.h"
 
 #include <algorithm>
-#include <cctype>
+
+#include "orrery/base/text.h"
 
 namespace orrery::collective {
 namespace {
@@ -137,12 +138,6 @@ constexpr string_view kIrrelevant[] = {
     "NCCL_UID_STAGGER_THRESHOLD",
 };
 
-bool SameText(string_view a, string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
-    return std::tolower(x) == std::tolower(y);
-  });
-}
-
 }  // namespace
 
 std::span<const InertVariable> InertVariables() { return kInert; }
@@ -158,7 +153,7 @@ Status CheckInert(const InertVariable& variable, string_view value) {
   if (rest.empty()) return {};
   for (;;) {
     const std::size_t end = rest.find('|');
-    if (SameText(rest.substr(0, end), value)) return {};
+    if (Lower(rest.substr(0, end)) == Lower(value)) return {};
     if (end == string_view::npos) break;
     rest.remove_prefix(end + 1);
   }

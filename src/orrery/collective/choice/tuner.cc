@@ -18,10 +18,10 @@ constexpr std::array<string_view, kMostFields> kFields = {
     "channels",   "nNodes",    "nRanks",    "numPipeOps", "regBuff"};
 constexpr std::array<string_view, 5> kCollectives = {"broadcast", "reduce", "allgather",
                                                      "reducescatter", "allreduce"};
-constexpr std::array<string_view, 7> kAlgorithms = {
+constexpr std::array<string_view, 7> kTunerAlgorithms = {
     "tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat"};
-constexpr std::array<string_view, 3> kProtocols = {"ll", "ll128", "simple"};
-constexpr std::int64_t kMany = std::int64_t{1} << 62;
+constexpr std::array<string_view, 3> kTunerProtocols = {"ll", "ll128", "simple"};
+constexpr std::int64_t kUnbounded = std::int64_t{1} << 62;
 
 std::optional<graph::Collective> CollectiveOf(std::size_t name) {
   switch (name) {
@@ -120,22 +120,22 @@ Result<TunerRow> ParseRow(const Line& line) {
   TunerRow row;
   ORRERY_ASSIGN_OR_RETURN(const std::size_t collective, line.Name(0, kCollectives));
   row.collective = CollectiveOf(collective);
-  ORRERY_ASSIGN_OR_RETURN(row.min_bytes, line.Number(1, 0, kMany, false));
-  ORRERY_ASSIGN_OR_RETURN(row.max_bytes, line.Number(2, 0, kMany, false));
+  ORRERY_ASSIGN_OR_RETURN(row.min_bytes, line.Number(1, 0, kUnbounded, false));
+  ORRERY_ASSIGN_OR_RETURN(row.max_bytes, line.Number(2, 0, kUnbounded, false));
   if (row.max_bytes < row.min_bytes) {
     return InvalidInput("{}: {} is below min_bytes = {}: the row fits nothing", line.Where(2),
                         row.max_bytes, row.min_bytes);
   }
-  ORRERY_ASSIGN_OR_RETURN(const std::size_t algorithm, line.Name(3, kAlgorithms));
+  ORRERY_ASSIGN_OR_RETURN(const std::size_t algorithm, line.Name(3, kTunerAlgorithms));
   row.algorithm = AlgorithmOf(algorithm);
-  row.name = kAlgorithms[algorithm];
-  ORRERY_ASSIGN_OR_RETURN(const std::size_t protocol, line.Name(4, kProtocols));
+  row.name = kTunerAlgorithms[algorithm];
+  ORRERY_ASSIGN_OR_RETURN(const std::size_t protocol, line.Name(4, kTunerProtocols));
   row.protocol = static_cast<Protocol>(protocol);
   ORRERY_ASSIGN_OR_RETURN(row.channels, line.Number(5, 1, 64, true));
-  ORRERY_ASSIGN_OR_RETURN(row.nodes, line.Number(6, 1, kMany, true));
-  ORRERY_ASSIGN_OR_RETURN(row.ranks, line.Number(7, 1, kMany, true));
+  ORRERY_ASSIGN_OR_RETURN(row.nodes, line.Number(6, 1, kUnbounded, true));
+  ORRERY_ASSIGN_OR_RETURN(row.ranks, line.Number(7, 1, kUnbounded, true));
   if (line.size() > 8) {
-    ORRERY_ASSIGN_OR_RETURN(row.pipe_ops, line.Number(8, 1, kMany, true));
+    ORRERY_ASSIGN_OR_RETURN(row.pipe_ops, line.Number(8, 1, kUnbounded, true));
   }
   if (line.size() > 9) {
     ORRERY_ASSIGN_OR_RETURN(row.registered, line.Number(9, 0, 1, true));

@@ -6,7 +6,7 @@ namespace orrery::collective {
 namespace playback {
 namespace {
 
-constexpr std::int64_t kMostMessages = 3000;
+constexpr std::int64_t kMostTreeMessages = 3000;
 // Rounds that go through as one: of a window's credits at most one in so many.
 constexpr int kOfWindow = 2;
 
@@ -47,7 +47,7 @@ Batches BatchesOf(const Plan& plan, std::int64_t messages) {
   const std::int64_t rounds = RoundsOf(plan);
   if (plan.shape.domains == 1 && plan.shape.nics >= ppn && plan.channels % ppn != 0) {
     // GPUs that are head once more hold up their neighbours.
-    if (rounds * plan.channels * messages <= kMostMessages) {
+    if (rounds * plan.channels * messages <= kMostTreeMessages) {
       return {.count = plan.channels, .whole = true};
     }
     // One GPU for all: the busiest.
@@ -56,7 +56,7 @@ Batches BatchesOf(const Plan& plan, std::int64_t messages) {
   }
   // As many of a head's channels as all rounds leave room for; what is more goes as one.
   const auto most = static_cast<int>(std::clamp<std::int64_t>(
-      kMostMessages / std::max<std::int64_t>(1, rounds * messages), 1, plan.channels));
+      kMostTreeMessages / std::max<std::int64_t>(1, rounds * messages), 1, plan.channels));
   if (ppn > 2 && batches.count > most) {
     batches.each = batches.last = (batches.last + batches.count - 1) / most;
     batches.count = most;
@@ -71,8 +71,8 @@ Cast CastOf(const Plan& plan) {
   const std::int64_t of_all = MessagesOf(plan, domains, domains);
   Cast cast;
   cast.batches = BatchesOf(plan, 0);
-  cast.all = domains > 2 &&
-             (PlaysAll(domains) || RoundsOf(plan) * of_all * cast.batches.count <= kMostMessages);
+  cast.all = domains > 2 && (PlaysAll(domains) ||
+                             RoundsOf(plan) * of_all * cast.batches.count <= kMostTreeMessages);
   cast.batches = BatchesOf(plan, cast.all ? of_all : MessagesOf(plan, std::min(3, levels), levels));
   return cast;
 }

@@ -110,13 +110,13 @@ struct Row {
   int streams = 0;
 };
 
-struct Lane {
+struct UnevenLane {
   std::uint32_t number = 0, chunk = 0;  // of its rows; of that one's chunks
   SimTime end = 0;                      // of its last step
   bool posted = false;                  // what it has sent has not come to a port
 };
 
-enum Stage : std::uint8_t { kNvlinkOut, kNvlinkIn, kPcieOut, kNicOut, kNicIn };
+enum Port : std::uint8_t { kNvlinkOut, kNvlinkIn, kPcieOut, kNicOut, kNicIn };
 constexpr std::uint32_t kStages = 5;
 
 struct Connection {
@@ -247,7 +247,7 @@ class Course {
   }
   // Where a lane stands, as an index into rows_; none: it is through.
   static constexpr std::uint32_t kThrough = ~0u;
-  std::uint32_t RowOf(const Lane& lane, std::uint32_t id) const {
+  std::uint32_t RowOf(const UnevenLane& lane, std::uint32_t id) const {
     const std::vector<std::uint32_t>& on = by_channel_[id % lanes_ / p2p::kBatch];
     const std::uint32_t at = id % p2p::kBatch + lane.number * p2p::kBatch;
     return at < on.size() ? on[at] : kThrough;
@@ -255,7 +255,7 @@ class Course {
 
   // A lane's next chunk, once a credit for it is known.
   void Send(std::uint32_t id) {
-    Lane& lane = senders_[id];
+    UnevenLane& lane = senders_[id];
     if (lane.posted) return;
     const std::uint32_t q = id / lanes_;
     for (;; ++lane.number, lane.chunk = 0) {
@@ -285,7 +285,7 @@ class Course {
 
   // All that has come to a lane.
   void Receive(std::uint32_t id) {
-    Lane& lane = receivers_[id];
+    UnevenLane& lane = receivers_[id];
     const std::uint32_t q = id / lanes_;
     for (;; ++lane.number, lane.chunk = 0) {
       const std::uint32_t r = RowOf(lane, id);
@@ -309,15 +309,15 @@ class Course {
     }
   }
 
-  void Push(SimTime time, std::uint32_t connection, Stage stage) {
+  void Push(SimTime time, std::uint32_t connection, Port stage) {
     events_.push_back({time, sequence_++, connection * kStages + stage});
     std::push_heap(events_.begin(), events_.end(), std::greater<>());
   }
 
-  Stage FirstOf(const Connection& c) const { return c.near || c.hops ? kNvlinkOut : Leaves(); }
-  Stage Leaves() const { return shares_nics_ ? kPcieOut : kNicOut; }
+  Port FirstOf(const Connection& c) const { return c.near || c.hops ? kNvlinkOut : Leaves(); }
+  Port Leaves() const { return shares_nics_ ? kPcieOut : kNicOut; }
 
-  SimTime* PortOf(const Connection& c, Stage stage) {
+  SimTime* PortOf(const Connection& c, Port stage) {
     const std::uint32_t here = domain_[c.from], rail = rail_[c.to];
     // The first GPU beside the rail's NIC.
     const auto beside = [&] {
@@ -346,7 +346,7 @@ class Course {
 
   void Pass(const Event& event) {
     const std::uint32_t index = event.what / kStages;
-    const auto stage = static_cast<Stage>(event.what % kStages);
+    const auto stage = static_cast<Port>(event.what % kStages);
     Connection& c = connections_[index];
     const Chunk& chunk = messages_.At(*c.message, c.passed[stage]++);
     SimTime* port = PortOf(c, stage);
@@ -394,7 +394,7 @@ class Course {
   std::vector<std::vector<std::uint32_t>> by_channel_;  // rows
   std::vector<Connection> connections_;                 // by row and sender
   std::vector<SimTime> arrived_, returned_;             // of the last chunks, by connection
-  std::vector<Lane> senders_, receivers_;               // by member
+  std::vector<UnevenLane> senders_, receivers_;         // by member
   std::array<std::vector<SimTime>, kStages> ports_;     // when they are free
   std::vector<Event> events_;                           // a heap
   std::uint32_t sequence_ = 0;

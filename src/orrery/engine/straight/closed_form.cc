@@ -11,11 +11,11 @@
 namespace orrery::engine {
 namespace {
 
-struct Event {
+struct Due {
   SimTime time = 0;
   std::uint32_t who = 0;      // a meet to start, or a rank to wake
   std::uint32_t version = 0;  // of a wake; kStart marks a meet
-  friend bool operator<(const Event& a, const Event& b) {
+  friend bool operator<(const Due& a, const Due& b) {
     return a.who != b.who ? a.who < b.who : a.version < b.version;
   }
 };
@@ -266,7 +266,7 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
   }
 
   void TakeEvent() {
-    const Event e = queue_.Top();
+    const Due e = queue_.Top();
     queue_.Pop();
     now_ = e.time;
     ++events_;
@@ -323,7 +323,7 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
 
   network::Network* network_;
   std::unique_ptr<HostPorts> host_;  // where ranks share a PCIe tree
-  des::EventQueue<Event> queue_;
+  des::EventQueue<Due> queue_;
   std::vector<Meet> meets_;
   std::vector<std::uint32_t> complete_;  // meets whose members have all come
   std::vector<std::uint32_t> gathered_;  // meets whose members stand before a block

@@ -40,7 +40,7 @@ namespace {
 constexpr std::uint32_t kCoordinator = kNobody;
 
 // One meeting at a time per group or pair: its members come in stream order.
-struct alignas(64) Meet {
+struct alignas(64) FlowMeet {
   SimTime first = 0, latest = 0, start = 0;
   SimTime bound = 0;                 // before which nobody hears of it; of the coordinator's
   const CommPrice* price = nullptr;  // of the first to come, by time and rank
@@ -320,7 +320,7 @@ class FlowLoop : public Machine<FlowLoop> {
     while (!d.complete.empty()) {
       const std::uint32_t id = d.complete.back();
       d.complete.pop_back();
-      Meet& meet = meets_[id];
+      FlowMeet& meet = meets_[id];
       FlowGrain::Lone* lone =
           Untouchable(id) ? flow_->Find(id, meet.price->plan, meet.price->cost) : nullptr;
       if (lone == nullptr) {
@@ -331,7 +331,7 @@ class FlowLoop : public Machine<FlowLoop> {
       ++d.events;
       ++lone->times;
       if (logs_) d.logged.emplace_back(meet.latest, lone);
-      const Meet done = meet;
+      const FlowMeet done = meet;
       meet.Reset();  // members may come again at once
       const auto members = layout_.members(id);
       for (const std::uint32_t m : members) OnStart(m, done.stream[0], done.latest);
@@ -343,7 +343,7 @@ class FlowLoop : public Machine<FlowLoop> {
 
   // No member can do anything else meanwhile, and NVLink ports are a rank's own.
   bool Untouchable(std::uint32_t id) const {
-    const Meet& meet = meets_[id];
+    const FlowMeet& meet = meets_[id];
     if (meet.price->nic) return false;
     const auto members = layout_.members(id);
     return std::all_of(members.begin(), members.end(),
@@ -352,7 +352,7 @@ class FlowLoop : public Machine<FlowLoop> {
 
   // True if it was the last.
   bool Arrive(const Arrival& a, Status* error) {
-    Meet& meet = meets_[a.meet];
+    FlowMeet& meet = meets_[a.meet];
     if (meet.arrived == 0) {
       meet.latest = a.time;
       meet.first = a.time;
@@ -450,7 +450,7 @@ class FlowLoop : public Machine<FlowLoop> {
   // All members have come. A pair whose path is its own, both ends standing still, needs no
   // network.
   void Schedule(std::uint32_t id) {
-    Meet& meet = meets_[id];
+    FlowMeet& meet = meets_[id];
     FlowGrain::Lone* lone =
         meet.settles ? flow_->Find(id, meet.price->plan, meet.price->cost) : nullptr;
     if (lone == nullptr) return queue_.Push({meet.latest, id, false});
@@ -513,7 +513,7 @@ class FlowLoop : public Machine<FlowLoop> {
   }
 
   void Start(std::uint32_t id) {
-    Meet& meet = meets_[id];
+    FlowMeet& meet = meets_[id];
     meet.start = now_;
     if (!layout_.meets[id].pair) {
       for (const std::uint32_t m : layout_.members(id)) {
@@ -524,7 +524,7 @@ class FlowLoop : public Machine<FlowLoop> {
   }
 
   void End(std::uint32_t id) {
-    const Meet done = meets_[id];
+    const FlowMeet done = meets_[id];
     meets_[id].Reset();
     const auto members = layout_.members(id);
     const bool pair = layout_.meets[id].pair;
@@ -554,7 +554,7 @@ class FlowLoop : public Machine<FlowLoop> {
   network::Network* network_;
   FlowGrain* flow_;
   const bool logs_;
-  std::vector<Meet> meets_;
+  std::vector<FlowMeet> meets_;
   std::vector<Domain> domains_;
   std::vector<std::uint32_t> domain_of_;  // by simulated rank
   std::unique_ptr<Lookahead> lookahead_;

@@ -16,9 +16,9 @@ struct InFlight {
   std::int16_t event = graph::kNoEvent;
 };
 
-class Course {
+class InlineCourse {
  public:
-  Course(SimTime launch, BlockPrice* price) : launch_(launch), price_(price) {}
+  InlineCourse(SimTime launch, BlockPrice* price) : launch_(launch), price_(price) {}
 
   // False where the block cannot be inlined after all.
   bool Run() {
@@ -178,7 +178,7 @@ bool MayInline(const View& view, const BlockPrice& price, graph::GroupSlot* slot
 }  // namespace
 
 void InlineBlock(const View& view, SimTime launch, BlockPrice* price) {
-  Course course(launch, price);
+  InlineCourse course(launch, price);
   graph::GroupSlot group = graph::GroupSlot::kCount;
   price->inlinable = MayInline(view, *price, &group);
   if (price->inlinable) {

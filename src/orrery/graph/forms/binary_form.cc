@@ -13,10 +13,10 @@
 namespace orrery::graph {
 namespace {
 
-class Reader {
+class BinaryReader {
  public:
   // `kept`: the codes stay where they are for as long as the graph lives.
-  Reader(std::string_view body, std::string_view codes, bool kept, const BinaryLimits& limits)
+  BinaryReader(std::string_view body, std::string_view codes, bool kept, const BinaryLimits& limits)
       : in_(body, limits.memory_bytes, kBinaryHeader), codes_(codes), kept_(kept) {}
 
   Result<Graph> Read() {
@@ -337,7 +337,7 @@ Result<Graph> Read(std::string_view bytes, bool kept, const BinaryLimits& limits
   if (BinaryChecksum(body_bytes) != body_sum || BinaryChecksum(codes_bytes) != codes_sum) {
     return InvalidInput("the checksum does not fit: damaged or cut off");
   }
-  return Reader(body_bytes, codes_bytes, kept, limits).Read();
+  return BinaryReader(body_bytes, codes_bytes, kept, limits).Read();
 }
 
 }  // namespace

@@ -9,9 +9,9 @@
 namespace orrery::graph {
 namespace {
 
-class Writer {
+class BinaryWriter {
  public:
-  explicit Writer(const Graph& graph) : graph_(graph) {}
+  explicit BinaryWriter(const Graph& graph) : graph_(graph) {}
 
   std::string Write() {
     Varint(graph_.names().size());
@@ -233,6 +233,6 @@ std::string BinaryFile(std::string_view body, std::string_view codes) {
   return file;
 }
 
-std::string ToBinary(const Graph& graph) { return Writer(graph).Write(); }
+std::string ToBinary(const Graph& graph) { return BinaryWriter(graph).Write(); }
 
 }  // namespace orrery::graph

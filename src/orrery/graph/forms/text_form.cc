@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::size_t kNumbersALine = 16;
 
-class Writer {
+class TextWriter {
  public:
-  explicit Writer(const Graph& graph) : graph_(graph) {}
+  explicit TextWriter(const Graph& graph) : graph_(graph) {}
 
   std::string Write() {
     Put("{}\n", kTextVersion);
@@ -326,6 +326,6 @@ class Writer {
 
 }  // namespace
 
-std::string ToText(const Graph& graph) { return Writer(graph).Write(); }
+std::string ToText(const Graph& graph) { return TextWriter(graph).Write(); }
 
 }  // namespace orrery::graph

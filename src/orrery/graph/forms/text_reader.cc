@@ -31,7 +31,7 @@ std::optional<E> Value(std::string_view text, E) {
   return std::nullopt;
 }
 
-class Reader {
+class TextReader {
  public:
   Result<Graph> Read(std::string_view text) {
     std::size_t number = 0;
@@ -548,6 +548,6 @@ class Reader {
 
 }  // namespace
 
-Result<Graph> FromText(std::string_view text) { return Reader().Read(text); }
+Result<Graph> FromText(std::string_view text) { return TextReader().Read(text); }
 
 }  // namespace orrery::graph

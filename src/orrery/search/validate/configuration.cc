@@ -34,7 +34,7 @@ constexpr std::array<std::string_view, 10> kTrainingRequired = {
     "framework_family", "gpu", "gpus", "layers",      "hidden", "heads",
     "seq_len",          "tp",  "pp",   "global_batch"};
 
-constexpr std::array<std::string_view, 9> kCollectives = {
+constexpr std::array<std::string_view, 9> kCollectiveColumns = {
     "system",  "gpu",        "nodes",      "gpus_per_node", "nccl_version",
     "network", "collective", "size_bytes", "dtype"};
 constexpr std::array<std::string_view, 5> kCollectivesRequired = {"gpu", "nodes", "gpus_per_node",
@@ -75,7 +75,7 @@ bool AnyChoice(std::string_view choices, const Fits& fits) {
 
 std::span<const std::string_view> ConfigurationColumns(TableKind kind) {
   if (kind == TableKind::kTraining) return kTraining;
-  return kCollectives;
+  return kCollectiveColumns;
 }
 
 std::span<const std::string_view> RequiredColumns(TableKind kind) {

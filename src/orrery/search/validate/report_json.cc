@@ -52,9 +52,9 @@ Json RowJson(const Prediction& p) {
   return row;
 }
 
-Json SummaryJson(const std::vector<Summary>& groups) {
+Json SummaryJson(const std::vector<ErrorSummary>& groups) {
   Json list = Json::array();
-  for (const Summary& g : groups) {
+  for (const ErrorSummary& g : groups) {
     Json entry;
     if (!g.source.empty()) entry["source"] = g.source;
     if (!g.stratum.empty()) entry["stratum"] = g.stratum;

@@ -19,7 +19,7 @@ std::string ReportToSvg(const Report& report) {
                 .logarithmic = true,
                 .series = {}};
   double low = std::numeric_limits<double>::infinity(), high = 0;
-  for (const Summary& stratum : report.by_stratum) {
+  for (const ErrorSummary& stratum : report.by_stratum) {
     FigureSeries series{
         .name = fmt::format("{}, mean {:.1f} %", stratum.stratum, stratum.mean_abs_pct),
         .points = {}};

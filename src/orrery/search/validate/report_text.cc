@@ -16,18 +16,18 @@ constexpr std::size_t kReasons = 25;
 
 std::string Percent(double value) { return fmt::format("{:.1f}", value); }
 
-std::string GroupTable(const std::vector<Summary>& groups, std::string_view what,
-                       std::string Summary::*name) {
+std::string GroupTable(const std::vector<ErrorSummary>& groups, std::string_view what,
+                       std::string ErrorSummary::*name) {
   results::TextTable table;
   bool left_out = false;
-  for (const Summary& g : groups) left_out |= g.left_out > 0;
+  for (const ErrorSummary& g : groups) left_out |= g.left_out > 0;
   std::vector<std::string> head = {
       std::string(what), "quantity",     "rows",   "predicted",        "coverage",
       "median |err| %",  "mean |err| %", "bias %", "in 80 % interval", "noise floor %"};
   if (left_out) head.insert(head.begin() + 8, {"left out: mean", "bias %"});
   table.Row(head);
   for (std::size_t column = 2; column < head.size(); ++column) table.AlignRight(column);
-  for (const Summary& g : groups) {
+  for (const ErrorSummary& g : groups) {
     const bool any = g.compared > 0;
     std::vector<std::string> row = {
         Printable(g.*name, 48),
@@ -133,8 +133,8 @@ std::string ReportToText(const Report& report) {
                                                 ? "measured where the tables have them"
                                                 : "from models alone");
   }
-  out += "\nPer stratum\n" + GroupTable(report.by_stratum, "stratum", &Summary::stratum);
-  out += "\nPer source\n" + GroupTable(report.by_source, "source", &Summary::label);
+  out += "\nPer stratum\n" + GroupTable(report.by_stratum, "stratum", &ErrorSummary::stratum);
+  out += "\nPer source\n" + GroupTable(report.by_source, "source", &ErrorSummary::label);
   out += ReasonTable(report);
   out += WorstTable(report);
   return out;

@@ -53,7 +53,7 @@ double LeastError(const std::vector<double>& measured) {
   return least;
 }
 
-void Fill(const Errors& errors, Summary* group) {
+void Fill(const Errors& errors, ErrorSummary* group) {
   const Moments fitted = MomentsOf(errors.fitted), left_out = MomentsOf(errors.left_out);
   group->compared = errors.fitted.size();
   group->median_abs_pct = fitted.median;
@@ -76,14 +76,14 @@ void Fill(const Errors& errors, Summary* group) {
 
 }  // namespace
 
-std::vector<Summary> Summarise(std::span<const Prediction> rows, GroupBy by) {
-  std::vector<Summary> groups;
+std::vector<ErrorSummary> Summarise(std::span<const Prediction> rows, GroupBy by) {
+  std::vector<ErrorSummary> groups;
   std::vector<Errors> errors;
   for (const Prediction& row : rows) {
     const std::string source = by == GroupBy::kStratum ? "" : row.source;
     const std::string stratum = by == GroupBy::kSource ? "" : row.stratum;
     const std::string quantity(Name(row.quantity));
-    const auto at = std::find_if(groups.begin(), groups.end(), [&](const Summary& g) {
+    const auto at = std::find_if(groups.begin(), groups.end(), [&](const ErrorSummary& g) {
       return g.source == source && g.stratum == stratum && g.quantity == quantity;
     });
     const auto index = static_cast<std::size_t>(at - groups.begin());

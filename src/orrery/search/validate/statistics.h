@@ -12,7 +12,7 @@ namespace orrery::search {
 struct Prediction;
 
 // Errors are in per cent of the measured value, over rows that are both measured and predicted.
-struct Summary {
+struct ErrorSummary {
   std::string source, stratum, quantity;  // empty: all
   std::string label;                      // of the source, as its rows give it
   std::size_t rows = 0, predicted = 0, compared = 0;
@@ -34,7 +34,7 @@ struct Summary {
 // Which of source and stratum tell groups apart; quantity always does.
 enum class GroupBy { kStratum, kSource, kBoth };
 // Groups in order of first appearance.
-std::vector<Summary> Summarise(std::span<const Prediction> rows, GroupBy by);
+std::vector<ErrorSummary> Summarise(std::span<const Prediction> rows, GroupBy by);
 
 // The median of an even number of values is the mean of the middle two. REQUIRES: not empty.
 double Median(std::vector<double> values);

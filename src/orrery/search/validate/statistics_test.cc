@@ -41,7 +41,7 @@ TEST(Statistics, GroupsCoverageAndErrors) {
   };
   const auto by_stratum = Summarise(rows, GroupBy::kStratum);
   ASSERT_EQ(by_stratum.size(), 2U);
-  const Summary& x = by_stratum[0];
+  const ErrorSummary& x = by_stratum[0];
   EXPECT_EQ(x.stratum, "x");
   EXPECT_EQ(x.source, "");
   EXPECT_EQ(x.rows, 4U);

@@ -21,14 +21,14 @@ constexpr std::string_view kCases[] = {
 };
 
 // Keys of a row beside a model's.
-constexpr Option kOptions[] = {
+constexpr Option kCaseOptions[] = {
     {.name = "case"},  // part of the case's name
     {.name = "latent", .type = kBool, .fallback = "false"},
     {.name = "layers_from", .type = kInteger, .fallback = "0", .min = 0, .max = 1 << 20},
     {.name = "layers_to", .type = kInteger, .fallback = "1000000", .min = 0, .max = 1 << 20},
     {.name = "gated_width", .type = kBool, .fallback = "false"},
 };
-constexpr OptionTable kTable{.path = "", .doc = "", .options = kOptions};
+constexpr OptionTable kCaseTable{.path = "", .doc = "", .options = kCaseOptions};
 
 // The default of --swiglu: two thirds of 4·hidden, in steps of 64.
 void SetGatedWidth(Model* m) {
@@ -47,12 +47,13 @@ const TestCaseTable& TestCaseTable::BuiltIn() {
 Status TestCaseTable::Add(std::string_view text, const std::string& file) {
   const std::size_t first = rows_.rows().size();
   ORRERY_RETURN_IF_ERROR(rows_.Add(text, file));
-  const auto own = OptionNames(kOptions), models = OptionNames(workload::ModelOptions().options);
+  const auto own = OptionNames(kCaseOptions),
+             models = OptionNames(workload::ModelOptions().options);
   for (std::size_t i = first; i < rows_.rows().size(); ++i) {
     const formats::DataRow& row = rows_.rows()[i];
     if (row.part()) continue;
     ORRERY_ASSIGN_OR_RETURN(Section about,
-                            Section::Read(rows_.document(), row.keys, kTable, models));
+                            Section::Read(rows_.document(), row.keys, kCaseTable, models));
     ORRERY_ASSIGN_OR_RETURN(
         Section model, Section::Read(rows_.document(), row.keys, workload::ModelOptions(), own));
     if (!about.Has("case") || row.description.empty()) {

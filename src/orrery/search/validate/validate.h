@@ -80,7 +80,7 @@ struct Report {
   TableKind kind = TableKind::kTraining;
   bool measured_kernels = false;  // a table of measured kernels was at hand
   std::vector<Prediction> rows;
-  std::vector<Summary> by_stratum, by_source, by_source_and_stratum;
+  std::vector<ErrorSummary> by_stratum, by_source, by_source_and_stratum;
   std::vector<std::string> warnings;
 };
 

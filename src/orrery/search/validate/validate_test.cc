@@ -22,7 +22,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr std::string_view kHeader =
+constexpr std::string_view kTableHeader =
     "id,source,source_table,notes,framework_family,framework_version,arch,model,layers,hidden,"
     "heads,"
     "seq_len,gpu,gpus,gpus_per_node,tp,pp,dp,micro_batch,global_batch,recompute,compute_dtype,"
@@ -38,7 +38,7 @@ constexpr std::string_view kRows[] = {
     "zero3,,0.25,,,,\n",
 };
 
-formats::CsvTable Table(bool blank_outcomes, std::string_view header = kHeader) {
+formats::CsvTable Table(bool blank_outcomes, std::string_view header = kTableHeader) {
   std::string text(header);
   for (std::string_view row : kRows) {
     std::string line(row.substr(0, row.size() - 1));
@@ -68,7 +68,7 @@ Report Predict(const formats::CsvTable& table, int threads = 1) {
 TEST(Validate, ABlankMicroBatchIsTheFastestThatFits) {
   for (const int seq_len : {512, 32768, 1 << 20}) {
     const bool large = seq_len > 512;
-    std::string text(kHeader);
+    std::string text(kTableHeader);
     for (const char* cut : {"1", "2", "4", "8", "16", ""}) {
       text += fmt::format(
           "lab-1,L,,,megatron,HEAD,dense,GPT-1,24,{},16,{},H100-SXM5,8,8,1,1,8,{},128,none,bf16,,"
@@ -203,17 +203,17 @@ TEST(Validate, WrongTables) {
               HasSubstr("missing columns: framework_family, gpus, layers, hidden"));
   EXPECT_THAT(error("collective,gpu,nodes,gpus_per_node\nx,y,1,8\n"),
               HasSubstr("missing column: size_bytes"));
-  std::string text(kHeader);
+  std::string text(kTableHeader);
   text += kRows[0];
   text.replace(text.find(",0.5,"), 5, ",fast,");
   EXPECT_THAT(error(text), HasSubstr("t.csv:2: column 'step_time_s': 'fast' is not a positive"));
-  EXPECT_THAT(error(kHeader), HasSubstr("a header and no rows"));
+  EXPECT_THAT(error(kTableHeader), HasSubstr("a header and no rows"));
 }
 
 // A required column whose name is mistyped was only said to be missing.
 TEST(Validate, MissingColumnsThatStandThereByAnotherName) {
   const auto error = [](std::string_view from, std::string_view to) {
-    std::string text(kHeader);
+    std::string text(kTableHeader);
     if (!from.empty()) text.replace(text.find(from), from.size(), to);
     for (std::size_t at = 0; to.empty() && (at = text.find(',')) != std::string::npos;) {
       text[at] = ';';
@@ -231,7 +231,7 @@ TEST(Validate, MissingColumnsThatStandThereByAnotherName) {
 
 // Without its unit an outcome is no outcome: every row went without an error, and without a word.
 TEST(Validate, MistypedOutcomeIsWarnedAbout) {
-  std::string header(kHeader);
+  std::string header(kTableHeader);
   header.replace(header.find("step_time_s"), 11, "step_time_ms");
   EXPECT_THAT(Predict(Table(false, header)).warnings,
               ElementsAre(HasSubstr("'step_time_ms' is not read; did you mean 'step_time_s'")));
@@ -240,7 +240,7 @@ TEST(Validate, MistypedOutcomeIsWarnedAbout) {
 // Ids that count nothing made every row a source of its own.
 TEST(Validate, IdsWithoutAPrefixLeaveTheSourceToItsColumn) {
   const auto source = [](std::string_view id) {
-    std::string text = std::string(kHeader) + std::string(kRows[0]);
+    std::string text = std::string(kTableHeader) + std::string(kRows[0]);
     text.replace(text.find("lab-1,L"), 7, std::string(id) + ",our cluster");
     return Predict(*formats::CsvTable::Parse(text, "t.csv")).rows[0].source;
   };
@@ -249,7 +249,7 @@ TEST(Validate, IdsWithoutAPrefixLeaveTheSourceToItsColumn) {
 }
 
 TEST(Validate, MistypedColumnIsWarnedAbout) {
-  std::string header(kHeader);
+  std::string header(kTableHeader);
   header.replace(header.find("attention_kernel"), 16, "atention_kernel");
   EXPECT_THAT(Predict(Table(false, header)).warnings,
               ElementsAre(HasSubstr("did you mean 'attention_kernel'")));

@@ -99,7 +99,7 @@ class DcqcnControl final : public Control {
 };
 
 // 5 KB, 200 KB and 1 % at 40 Gb/s (the paper's deployment).
-Thresholds Ecn(double nic_Bps, double) {
+Thresholds DcqcnMarks(double nic_Bps, double) {
   return {5000 * nic_Bps / 5e9, 200'000 * nic_Bps / 5e9, 0.01};
 }
 
@@ -115,7 +115,7 @@ ControlInfo Dcqcn() {
   info.parameters =
       "rate_ai rate_hai min_rate gain decrease_interval increase_interval fast_recovery";
   info.pfc = info.only_marks = true;
-  info.ecn = Ecn;
+  info.ecn = DcqcnMarks;
   info.make = [] { return std::unique_ptr<Control>(std::make_unique<DcqcnControl>()); };
   return info;
 }

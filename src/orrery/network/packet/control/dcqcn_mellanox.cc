@@ -113,7 +113,7 @@ class DcqcnMellanoxControl final : public Control {
 };
 
 // 100 and 400 KB and 0.2 at 25 Gb/s (HPCC's script).
-Thresholds Ecn(double nic_Bps, double) {
+Thresholds MellanoxMarks(double nic_Bps, double) {
   return {100'000 * nic_Bps / 3.125e9, 400'000 * nic_Bps / 3.125e9, 0.2};
 }
 
@@ -129,7 +129,7 @@ ControlInfo DcqcnMellanox() {
       "rate_ai rate_hai min_rate gain alpha_interval decrease_interval increase_interval "
       "fast_recovery clamp_target";
   info.pfc = info.only_marks = true;
-  info.ecn = Ecn;
+  info.ecn = MellanoxMarks;
   info.make = [] { return std::unique_ptr<Control>(std::make_unique<DcqcnMellanoxControl>()); };
   return info;
 }

@@ -59,7 +59,7 @@ class DctcpControl final : public Control {
 };
 
 // 30 KB for each 10 Gb/s, as a step.
-Thresholds Ecn(double nic_Bps, double) {
+Thresholds DctcpMarks(double nic_Bps, double) {
   const double k = 30'000 * nic_Bps / 1.25e9;
   return {k, k, 1};
 }
@@ -75,7 +75,7 @@ ControlInfo Dctcp() {
       "(Alizadeh et al., SIGCOMM'10)";
   info.parameters = "gain";
   info.selective = true;
-  info.ecn = Ecn;
+  info.ecn = DctcpMarks;
   info.make = [] { return std::unique_ptr<Control>(std::make_unique<DctcpControl>()); };
   return info;
 }

@@ -28,7 +28,7 @@ class MprdmaControl final : public Control {
   }
 };
 
-Thresholds Ecn(double nic_Bps, double) {
+Thresholds MprdmaMarks(double nic_Bps, double) {
   const double port = 1048576.0 * nic_Bps / 12.5e9;
   return {0.2 * port, 0.8 * port, 1};
 }
@@ -42,7 +42,7 @@ ControlInfo Mprdma() {
       "An unmarked acknowledgement adds a packet for each window, a marked one takes half a packet "
       "(Lu et al., NSDI'18, as in ATLAHS)";
   info.selective = true;
-  info.ecn = Ecn;
+  info.ecn = MprdmaMarks;
   info.make = [] { return std::unique_ptr<Control>(std::make_unique<MprdmaControl>()); };
   return info;
 }

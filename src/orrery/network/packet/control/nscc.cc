@@ -120,7 +120,7 @@ class NsccControl final : public Control {
   std::vector<State> states_;
 };
 
-Thresholds Ecn(double, double bdp) { return {0.2 * bdp, 0.8 * bdp, 1}; }
+Thresholds NsccMarks(double, double bdp) { return {0.2 * bdp, 0.8 * bdp, 1}; }
 
 }  // namespace
 
@@ -132,7 +132,7 @@ ControlInfo Nscc() {
       "after loss (UEC 1.0, as in uet-htsim)";
   info.trimming = info.selective = info.sprays = true;
   info.queue_bdp = 1;
-  info.ecn = Ecn;
+  info.ecn = NsccMarks;
   info.make = [] { return std::unique_ptr<Control>(std::make_unique<NsccControl>()); };
   return info;
 }

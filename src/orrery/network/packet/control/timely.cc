@@ -11,7 +11,7 @@
 namespace orrery::network::packet {
 namespace {
 
-constexpr double kWeight = 0.875, kBeta = 0.8;
+constexpr double kWeight = 0.875, kDecrease = 0.8;
 constexpr SimTime kLow = 50 * kMicrosecond, kHigh = 500 * kMicrosecond;
 constexpr SimTime kLeast = 20 * kMicrosecond;
 constexpr int kHyper = 5;
@@ -40,12 +40,12 @@ class TimelyControl final : public Control {
     if (ack.rtt < kLow) {
       rate += delta;
     } else if (ack.rtt > kHigh) {
-      rate *= 1 - kBeta * (1 - ToSeconds(kHigh) / ToSeconds(ack.rtt));
+      rate *= 1 - kDecrease * (1 - ToSeconds(kHigh) / ToSeconds(ack.rtt));
       s.rises = 0;
     } else if (gradient <= 0) {
       rate += (++s.rises >= kHyper ? kHyper : 1) * delta;
     } else {
-      rate *= std::max(0.0, 1 - kBeta * gradient);
+      rate *= std::max(0.0, 1 - kDecrease * gradient);
       s.rises = 0;
     }
     const auto line = static_cast<double>(flow.line_Bps);

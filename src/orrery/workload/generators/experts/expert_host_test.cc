@@ -8,7 +8,7 @@
 namespace orrery::workload {
 namespace {
 
-Model SmallExperts() {
+Model HostedExperts() {
   Model m = SmallGpt(1);
   m.experts = {.count = 16, .top_k = 2, .ffn_hidden = 128};
   m.norm = Norm::kRmsNorm;
@@ -44,7 +44,7 @@ std::int64_t HostNs(const graph::Graph& g, std::string_view block) {
 // operators an expert forward; backward a conversion, two products, their sums, and a cut.
 constexpr std::int64_t kBiasForward = 4 * 3 * 8'000, kBiasBackward = 4 * 6 * 6'000;
 TEST(ExpertHost, OperatorsAndGroupedCalls) {
-  const graph::Graph g = Make(SmallExperts(), WithHost());
+  const graph::Graph g = Make(HostedExperts(), WithHost());
   EXPECT_EQ(HostNs(g, "layer.forward"), 108 * 8'000 + 2 * 4 * 5'000 + kBiasForward);
   EXPECT_EQ(HostNs(g, "layer.backward"), 53 * 6'000 + 4 * 4 * 5'000 + kBiasBackward);
 }
@@ -53,7 +53,7 @@ TEST(ExpertHost, OperatorsAndGroupedCalls) {
 // pieces together 4 and 4; converted 4 and 2.
 TEST(ExpertHost, OutputBiasesAreAddedInFp32) {
   const auto moved = [](bool biases) {
-    Model m = SmallExperts();
+    Model m = HostedExperts();
     m.mlp_bias = biases;
     const graph::Graph g = Make(m, WithHost());
     std::int64_t sum = 0;
@@ -64,14 +64,14 @@ TEST(ExpertHost, OutputBiasesAreAddedInFp32) {
     return sum;
   };
   const std::int64_t rows = 512 * 2;
-  EXPECT_EQ(moved(true) - moved(false), 28 * rows * SmallExperts().hidden);
+  EXPECT_EQ(moved(true) - moved(false), 28 * rows * HostedExperts().hidden);
 }
 
 // Fused: router 14 and 8; permutation 4 and 2, sorting 3 and 2.
 TEST(ExpertHost, FusedKernelsLeaveFewerOperators) {
   Plan p = WithHost();
   p.framework.moe_fused_router = p.framework.moe_fused_permute = true;
-  const graph::Graph g = Make(SmallExperts(), p);
+  const graph::Graph g = Make(HostedExperts(), p);
   EXPECT_EQ(HostNs(g, "layer.forward"),
             (14 + 18 + 8 + 8 + 6 + 6) * 8'000 + 2 * 4 * 5'000 + kBiasForward);
   EXPECT_EQ(HostNs(g, "layer.backward"),
@@ -84,7 +84,7 @@ TEST(ExpertHost, GraphsOfLayersEndBeforeTheDispatch) {
   p.framework.cuda_graphs = CudaGraphs::kLayers;
   p.framework.host.module_forward = 50'000;
   p.framework.host.graph = 30'000;
-  const graph::Graph g = Make(SmallExperts(), p);
+  const graph::Graph g = Make(HostedExperts(), p);
   // Modules of the eager part: dispatch, fc1, activation, fc2, combine.
   EXPECT_EQ(HostNs(g, "layer.forward"),
             30'000 + 5 * 50'000 + (108 - 40 - 18) * 8'000 + 2 * 4 * 5'000 + kBiasForward);
@@ -100,18 +100,18 @@ TEST(ExpertHost, GraphScope) {
   p.framework.host.graph = 30'000;
   const auto host = [&](std::string_view scope) {
     p.framework.graph_scope = *ParseGraphScope(scope);
-    return HostNs(Make(SmallExperts(), p), "layer.forward");
+    return HostNs(Make(HostedExperts(), p), "layer.forward");
   };
   const std::int64_t all = host("attn+moe_router+moe_preprocess");
   EXPECT_EQ(host("attn+moe_router") - all, 18 * 8'000);
   EXPECT_EQ(host("moe_router+moe_preprocess") - all, 5 * 50'000);
   Plan eager = p;
   eager.framework.cuda_graphs = CudaGraphs::kNone;
-  EXPECT_EQ(host("mamba"), HostNs(Make(SmallExperts(), eager), "layer.forward"));
+  EXPECT_EQ(host("mamba"), HostNs(Make(HostedExperts(), eager), "layer.forward"));
   // Padded to its capacity all of the layer is one graph.
   p.experts.pad_to_capacity = true;
   p.framework.graph_scope = kGraphAll;
-  const graph::Graph g = Make(SmallExperts(), p);
+  const graph::Graph g = Make(HostedExperts(), p);
   EXPECT_EQ(HostNs(g, "layer.forward"), 30'000);
   EXPECT_EQ(FindBlock(g, "layer.forward").launch, graph::Launch::kGraph);
   EXPECT_EQ(ParseGraphScope("attn+moe_ruter").status().message(),
@@ -124,7 +124,7 @@ TEST(ExpertHost, HybridEpWaitsForTheDeviceUnlessTheIterationIsAGraph) {
   Plan p = WithHost();
   p.experts.dispatcher = Dispatcher::kHybridEp;
   const auto waits = [&] {
-    const graph::Graph g = Make(SmallExperts(), p);
+    const graph::Graph g = Make(HostedExperts(), p);
     return Operations(g, FindBlock(g, "layer.forward")).find("sync") != std::string::npos;
   };
   EXPECT_TRUE(waits());

@@ -16,7 +16,7 @@ namespace {
 
 using graph::Collective;
 
-Model SmallExperts(int layers) {
+Model FourExperts(int layers) {
   Model m = SmallGpt(layers);
   m.name = "small experts";
   m.norm = Norm::kRmsNorm;
@@ -40,7 +40,7 @@ Plan Even() {
 // 1024 · 256 · (2·128 + 128) = 201,326,592; router: 2 · 512 · 16 · 256 = 4,194,304. Backward twice
 // that.
 TEST(Experts, FlopsOfALayer) {
-  const Model with = SmallExperts(1);
+  const Model with = FourExperts(1);
   Model without = with;
   without.experts = {};
   const Plan plan = Even();
@@ -61,7 +61,7 @@ TEST(Experts, FlopsOfALayer) {
 // Dispatch and combine: 1,024 copies · 256 · 2 bytes each way, and 4 bytes of weight for each copy
 // on the way there. The same in backward.
 TEST(Experts, AllToAllBytes) {
-  const graph::Graph g = Make(SmallExperts(1), Even());
+  const graph::Graph g = Make(FourExperts(1), Even());
   const std::int64_t tokens = 1024 * 256 * 2;
   EXPECT_EQ(Bytes(FindBlock(g, "layer.forward"), Collective::kAllToAll), 2 * tokens + 4 * 1024);
   EXPECT_EQ(Bytes(FindBlock(g, "layer.backward"), Collective::kAllToAll), 2 * tokens + 4 * 1024);
@@ -74,7 +74,7 @@ TEST(Experts, AllToAllBytes) {
 TEST(Experts, DeepEpSendsATokenOnceToARank) {
   Plan p = Even();
   p.experts.dispatcher = Dispatcher::kDeepEp;
-  EXPECT_EQ(Bytes(FindBlock(Make(SmallExperts(1), p), "layer.forward"), Collective::kAllToAll),
+  EXPECT_EQ(Bytes(FindBlock(Make(FourExperts(1), p), "layer.forward"), Collective::kAllToAll),
             2 * (512 * 1800 / 1000) * 256 * 2);
 }
 
@@ -85,10 +85,10 @@ TEST(Experts, DeepEpSendsATokenOnceToADomain) {
   Plan p = Even();
   p.experts.dispatcher = Dispatcher::kDeepEp;
   p.parallel.nvlink_ranks = 2;
-  EXPECT_EQ(Bytes(FindBlock(Make(SmallExperts(1), p), "layer.forward"), Collective::kAllToAll),
+  EXPECT_EQ(Bytes(FindBlock(Make(FourExperts(1), p), "layer.forward"), Collective::kAllToAll),
             2 * (512 * 1533 / 1000 * 4 / 3) * 256 * 2);
   p.parallel.nvlink_ranks = 72;  // all in one
-  EXPECT_EQ(Bytes(FindBlock(Make(SmallExperts(1), p), "layer.forward"), Collective::kAllToAll),
+  EXPECT_EQ(Bytes(FindBlock(Make(FourExperts(1), p), "layer.forward"), Collective::kAllToAll),
             2 * (512 * 1800 / 1000) * 256 * 2);
 }
 
@@ -97,7 +97,7 @@ TEST(Experts, DeepEpSendsATokenOnceToADomain) {
 TEST(Experts, AllGatherBytes) {
   Plan p = Even();
   p.experts.dispatcher = Dispatcher::kAllGather;
-  const graph::Graph g = Make(SmallExperts(1), p);
+  const graph::Graph g = Make(FourExperts(1), p);
   const graph::Block& forward = FindBlock(g, "layer.forward");
   EXPECT_EQ(Bytes(forward, Collective::kAllGather), 4 * 512 * 512 + 4 * 512 * 16 * 5);
   EXPECT_EQ(Bytes(forward, Collective::kReduceScatter), 4 * 512 * 512);
@@ -105,12 +105,12 @@ TEST(Experts, AllGatherBytes) {
 }
 
 TEST(Experts, OrderOfOperations) {
-  const graph::Graph g = Make(SmallExperts(1), Even());
+  const graph::Graph g = Make(FourExperts(1), Even());
   EXPECT_THAT(Operations(g, FindBlock(g, "layer.forward")),
               testing::EndsWith("rms_norm router top_k auxiliary_loss all_gather.counts! sync "
                                 "permute weights! dispatch! sort_by_expert grouped_fc1 swiglu "
                                 "grouped_fc2 sort_by_expert combine! unpermute bias_dropout_add"));
-  Model m = SmallExperts(1);
+  Model m = FourExperts(1);
   m.experts.shared_ffn_hidden = 128;
   Plan p = Even();
   p.experts.shared_expert_overlap = true;
@@ -139,7 +139,7 @@ std::int64_t Moved(const Model& m, const Plan& p) {
 TEST(Experts, HybridEpPermutesWhatArrived) {
   Plan p = Even();
   p.experts.dispatcher = Dispatcher::kHybridEp;
-  const graph::Graph g = Make(SmallExperts(1), p);
+  const graph::Graph g = Make(FourExperts(1), p);
   EXPECT_THAT(Operations(g, FindBlock(g, "layer.forward")),
               testing::EndsWith("all_gather.routing_map! scan_routing_map sync dispatch! permute "
                                 "grouped_fc1 swiglu grouped_fc2 unpermute combine! "
@@ -149,7 +149,7 @@ TEST(Experts, HybridEpPermutesWhatArrived) {
   const std::int64_t arrived = 512 * 1800 / 1000;
   // Beside that the maps of 4 · 512 tokens are read twice, and backward writes what arrived with
   // the gradients of 16 probabilities.
-  EXPECT_EQ(Moved(SmallExperts(1), deep) - Moved(SmallExperts(1), p),
+  EXPECT_EQ(Moved(FourExperts(1), deep) - Moved(FourExperts(1), p),
             -2 * 4 * 512 * 16 - arrived * 16 * 4);
 }
 
@@ -158,7 +158,7 @@ TEST(Experts, HybridEpPermutesWhatArrived) {
 // experts gave. Bytes an element of 1,024 rows of 256 in bf16: gathers and moves 4, sums into what
 // is there 6. Backward both gathers become sums.
 TEST(Experts, PlainTorchMovesRowsByOperators) {
-  Model m = SmallExperts(1);
+  Model m = FourExperts(1);
   Plan p = Even();
   p.framework.flat_parameters = false;
   p.framework.torch_layers = TorchLayers::kCompiled;
@@ -209,7 +209,7 @@ TEST(Experts, DealtOutInTurnATokensExpertsAreNeighbours) {
     }
     return most;
   };
-  const Model two = SmallExperts(1);
+  const Model two = FourExperts(1);
   constexpr std::int64_t kToken = 256 * 2;
   EXPECT_EQ(dispatched(two, Dispatcher::kDeepEp, Routing::kRoundRobin), 512 * kToken);
   EXPECT_EQ(dispatched(two, Dispatcher::kDeepEp, Routing::kBalanced), 512 * 1800 / 1000 * kToken);
@@ -225,7 +225,7 @@ TEST(Experts, HybridEpSendsProbabilitiesBesideTokens) {
   Plan p = Even();
   p.experts.dispatcher = Dispatcher::kHybridEp;
   const std::int64_t arrived = 512 * 1800 / 1000, token = 256 * 2;
-  const graph::Graph g = Make(SmallExperts(1), p);
+  const graph::Graph g = Make(FourExperts(1), p);
   const graph::Block& forward = FindBlock(g, "layer.forward");
   EXPECT_EQ(Bytes(forward, Collective::kAllGather), 4 * 512 * 16);
   EXPECT_EQ(Bytes(forward, Collective::kAllToAll), arrived * (2 * token + 16 * 4));
@@ -233,7 +233,7 @@ TEST(Experts, HybridEpSendsProbabilitiesBesideTokens) {
   EXPECT_EQ(Bytes(backward, Collective::kAllGather), 0);
   EXPECT_EQ(Bytes(backward, Collective::kAllToAll), arrived * (2 * token + 16 * 4));
   p.parallel.nvlink_ranks = 2;
-  const graph::Graph two = Make(SmallExperts(1), p);
+  const graph::Graph two = Make(FourExperts(1), p);
   const std::int64_t sent = Bytes(FindBlock(two, "layer.forward"), Collective::kAllToAll);
   EXPECT_EQ(sent % (2 * token + 8 * 4), 0);
 }
@@ -244,7 +244,7 @@ TEST(Experts, OperatorsOfTheRouterReadAllScores) {
   const Plan plain = Even();
   Plan fused = plain;
   fused.framework.moe_fused_router = true;
-  EXPECT_EQ(Moved(SmallExperts(1), plain) - Moved(SmallExperts(1), fused),
+  EXPECT_EQ(Moved(FourExperts(1), plain) - Moved(FourExperts(1), fused),
             512 * 16 * ((57 + 54 + 88) - (9 + 5 + 13)));
 }
 
@@ -255,9 +255,9 @@ TEST(Experts, LowPrecisionPadsByCopies) {
   p.precision.low = LowPrecision::kCurrent;
   Plan pads = p;
   pads.framework.moe_separate_padding = true;
-  EXPECT_EQ(Moved(SmallExperts(1), pads) - Moved(SmallExperts(1), p), 4 * 2 * 1024 * 256 * 2);
+  EXPECT_EQ(Moved(FourExperts(1), pads) - Moved(FourExperts(1), p), 4 * 2 * 1024 * 256 * 2);
   p.experts.dispatcher = pads.experts.dispatcher = Dispatcher::kHybridEp;
-  EXPECT_EQ(Moved(SmallExperts(1), pads), Moved(SmallExperts(1), p));
+  EXPECT_EQ(Moved(FourExperts(1), pads), Moved(FourExperts(1), p));
 }
 
 // GEMMs that apply SwiGLU leave its kernels out, 3 and 5 elements a value, and the casts of what it
@@ -268,7 +268,7 @@ TEST(Experts, FusedMlpLeavesActivationAndCastsToTheGemms) {
   Plan fused = p;
   fused.framework.moe_fused_mlp = true;
   const std::int64_t rows = 1024, cast = 2 * 32 + 2 * 33;  // of 32 elements
-  EXPECT_EQ(Moved(SmallExperts(1), p) - Moved(SmallExperts(1), fused),
+  EXPECT_EQ(Moved(FourExperts(1), p) - Moved(FourExperts(1), fused),
             rows * 128 * (3 + 5) * 2 + rows * (128 + 256) * cast / 32);
 }
 
@@ -276,7 +276,7 @@ TEST(Experts, FusedMlpLeavesActivationAndCastsToTheGemms) {
 // input as well. Rotated queries and keys by operators: 24 bytes an element forward instead of 4,
 // 20 backward.
 TEST(Experts, ClampAndScaledRotaryAreOperators) {
-  Model m = SmallExperts(1);
+  Model m = FourExperts(1);
   const std::int64_t plain = Moved(m, Even());
   m.clamped_activation = true;
   EXPECT_EQ(Moved(m, Even()) - plain, 1024 * 256 * ((2 + 2 + 2 + 2) + (4 + 2 + 2 + 2)));
@@ -289,17 +289,17 @@ TEST(Experts, ClampAndScaledRotaryAreOperators) {
 // Zipf over 16 experts, 4 on a rank: (1 + 1/2 + 1/3 + 1/4) / H(16) · 4 = 2.465 times the mean.
 TEST(Experts, UnevenRoutingLoadsTheBusiestRank) {
   Plan p = Even();
-  EXPECT_EQ(BusiestLoad(SmallExperts(1), p), 1);
+  EXPECT_EQ(BusiestLoad(FourExperts(1), p), 1);
   p.experts.routing = Routing::kZipf;
-  EXPECT_NEAR(BusiestLoad(SmallExperts(1), p), 2.465, 0.001);
+  EXPECT_NEAR(BusiestLoad(FourExperts(1), p), 2.465, 0.001);
   p.experts.moe_imbalance = 1.5;
-  EXPECT_EQ(LoadOf(MakeShape(SmallExperts(1), p)).received, (1024 * 3697 + 999) / 1000);
+  EXPECT_EQ(LoadOf(MakeShape(FourExperts(1), p)).received, (1024 * 3697 + 999) / 1000);
 }
 
 // Parameters of one rank: attention 4·256² and norms, router 16·256, 4 of 16 experts of 3·256·128;
 // embedding and output 1,024·256 each (padded vocabulary), last norm.
 TEST(Experts, StaticMemoryCountsLocalExperts) {
-  const graph::Graph g = Make(SmallExperts(2), Even());
+  const graph::Graph g = Make(FourExperts(2), Even());
   const std::int64_t layer = 4 * 256 * 256 + 2 * 256 + 16 * 256 + 4 * 3 * 256 * 128;
   const std::int64_t elements = 2 * layer + 2 * 1024 * 256 + 256;
   EXPECT_EQ(FindBlock(g, "static").buffers[0].bytes, 2 * elements);
@@ -307,7 +307,7 @@ TEST(Experts, StaticMemoryCountsLocalExperts) {
 
 // Gradients: experts over 8 / 4 = 2 replicas, the rest over 8.
 TEST(Experts, GradientsAreReducedOverTheirOwnReplicas) {
-  const graph::Graph g = Make(SmallExperts(2), Even());
+  const graph::Graph g = Make(FourExperts(2), Even());
   std::int64_t dense = 0, experts = 0;
   for (const graph::Call& call : g.programs[0].calls) {
     for (const graph::Comm& comm : g.blocks[call.block.index()].comms) {
@@ -325,26 +325,26 @@ TEST(Experts, RulesNameFieldValueAndRemedy) {
   const auto error = [](const Model& m, const Plan& p) { return Validate(m, p).message(); };
   Plan p = Even();
   p.parallel.ep = 3;
-  EXPECT_EQ(error(SmallExperts(1), p),
+  EXPECT_EQ(error(FourExperts(1), p),
             "parallel.ep: 3 does not divide the 16 experts of small experts; every rank keeps the "
             "same number of experts: use a divisor of 16");
   p.parallel.ep = 16;
-  EXPECT_EQ(error(SmallExperts(1), p),
+  EXPECT_EQ(error(FourExperts(1), p),
             "parallel.ep: a stage's 8 ranks are no multiple of etp 1 · ep 16 = 16; change ep, etp "
             "or dp");
   p.parallel.ep = 4;
   p.parallel.tp = 2;
-  EXPECT_THAT(error(SmallExperts(1), p),
+  EXPECT_THAT(error(FourExperts(1), p),
               testing::HasSubstr("experts under tensor parallelism (tp 2) need it"));
   p = Even();
   EXPECT_EQ(error(SmallGpt(1), p), "parallel.ep: 4 for small, which has no experts; use 1");
   p.framework.moe_fused_mlp = true;
-  EXPECT_EQ(error(SmallExperts(1), p),
+  EXPECT_EQ(error(FourExperts(1), p),
             "framework_options.moe_fused_mlp: only for precision mxfp8; leave it out");
   p.framework.moe_fused_mlp = false;
   p.experts.pad_to_capacity = true;
   p.experts.dispatcher = Dispatcher::kHybridEp;
-  EXPECT_THAT(error(SmallExperts(1), p),
+  EXPECT_THAT(error(FourExperts(1), p),
               testing::HasSubstr("moe_pad_to_capacity: built for the alltoall dispatcher"));
 }
 
@@ -371,7 +371,7 @@ TEST(Experts, RandomPlansVerify) {
     const auto pick = [&](std::initializer_list<int> v) {
       return *(v.begin() + static_cast<std::ptrdiff_t>(rng.Below(v.size())));
     };
-    Model m = SmallExperts(pick({2, 4, 6}));
+    Model m = FourExperts(pick({2, 4, 6}));
     m.experts.shared_ffn_hidden = pick({0, 128});
     m.experts.first_dense = pick({0, 1});
     m.experts.every = pick({1, 2});

@@ -4,6 +4,7 @@
 #include "orrery/workload/generators/layers/conv_unit.h"
 #include "orrery/workload/generators/layers/encoder_decoder.h"
 #include "orrery/workload/generators/layers/layer_embedding.h"
+#include "orrery/workload/generators/layers/layer_ops.h"
 #include "orrery/workload/generators/layers/patches.h"
 #include "orrery/workload/generators/layers/precision.h"
 
@@ -36,10 +37,6 @@ enum : std::uint32_t {
   kMetricLogits,
   kOneHot
 };
-
-Buffer Saved(BlockWriter* w, std::uint32_t id, std::string_view name, std::int64_t bytes) {
-  return w->Named(id, name, bytes, MemoryKind::kActivation, Lifetime::kMicrobatch);
-}
 
 Buffer Tokens(const Shape& s, BlockWriter* w) {
   return Saved(w, kTokens, "tokens", s.tokens() * 8);

@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/layers/encoder_decoder.h"
 
 #include "orrery/workload/generators/layers/embedding_and_head.h"
+#include "orrery/workload/generators/layers/layer_ops.h"
 #include "orrery/workload/generators/layers/layer_writer.h"
 #include "orrery/workload/generators/layers/precision.h"
 
@@ -20,9 +21,6 @@ namespace {
 enum : std::uint32_t { kCross = 70, kTurnInput = 84, kEncoderOutput, kEncoderGradient, kFrames };
 constexpr std::int64_t kTaps = 3, kStride = 2;
 
-Buffer Saved(BlockWriter* w, std::uint32_t id, std::string_view name, std::int64_t bytes) {
-  return w->Named(id, name, bytes, MemoryKind::kActivation, Lifetime::kMicrobatch);
-}
 // The norm's input and statistics.
 Buffer TurnInput(const Shape& encoder, BlockWriter* w) {
   return Saved(w, kTurnInput, "encoder.norm.input",

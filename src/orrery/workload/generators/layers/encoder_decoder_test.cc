@@ -34,7 +34,7 @@ Model Sound() {
   return m;
 }
 
-Plan OneGpu() {
+Plan OneEncoder() {
   Plan p;
   p.batch.global_batch = p.batch.micro_batch = 4;
   p.batch.seq_len = kDecoder;
@@ -85,12 +85,12 @@ TEST(EncoderDecoder, FlopsOfTwoLengths) {
 
 // Of the causal square a model counts half, FLOPs of kernels count all.
 TEST(EncoderDecoder, ProductsAreTheModels) {
-  const graph::Graph sound = Make(Sound(), OneGpu());
+  const graph::Graph sound = Make(Sound(), OneEncoder());
   const double masked = 2.0 * 4 * 3 * kDecoder * (kDecoder / 2.0) * 2;  // a column of the heads
   EXPECT_NEAR((Sum(sound, graph::Pass::kForward, BlockFlops) - masked * 256) /
                   (4 * Sound().flops_per_sequence(kDecoder) / 3),
               1, 1e-9);
-  const graph::Graph words = Make(Words(), OneGpu());
+  const graph::Graph words = Make(Words(), OneEncoder());
   EXPECT_NEAR((Sum(words, graph::Pass::kForward, BlockFlops) - masked * 384) /
                   (4 * Words().flops_per_sequence(kDecoder) / 3),
               1, 1e-9);
@@ -98,7 +98,7 @@ TEST(EncoderDecoder, ProductsAreTheModels) {
 
 TEST(EncoderDecoder, CrossAttentionIsOfBothLengths) {
   int crossed = 0;
-  for (const graph::Block& block : Make(Sound(), OneGpu()).blocks) {
+  for (const graph::Block& block : Make(Sound(), OneEncoder()).blocks) {
     for (const graph::Kernel& kernel : block.kernels) {
       const auto* attention = std::get_if<graph::Attention>(&kernel);
       if (attention == nullptr || attention->seq_q == attention->seq_kv) continue;
@@ -115,7 +115,7 @@ TEST(EncoderDecoder, EveryPlanVerifiesAndGivesBackWhatItKept) {
   for (const Model& m : {Words(), Sound()}) {
     for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
       for (const auto attention : {AttentionBackend::kFlash2, AttentionBackend::kUnfused}) {
-        Plan p = OneGpu();
+        Plan p = OneEncoder();
         p.parallel.tp = 2;
         p.parallel.sequence_parallel = true;
         p.memory.recompute = recompute;
@@ -132,10 +132,10 @@ TEST(EncoderDecoder, EveryPlanVerifiesAndGivesBackWhatItKept) {
 
 // A table of distances keeps the layers' own attention from fused kernels, not cross attention.
 TEST(EncoderDecoder, RelativePositionsRunUnfused) {
-  const Shape s = OfKind(MakeShape(Words(), OneGpu()), kCrossLayer);
+  const Shape s = OfKind(MakeShape(Words(), OneEncoder()), kCrossLayer);
   EXPECT_FALSE(s.flash());
-  EXPECT_EQ(s.cross_attention, OneGpu().framework.attention);
-  EXPECT_TRUE(OfKind(MakeShape(Sound(), OneGpu()), kCrossLayer).flash());
+  EXPECT_EQ(s.cross_attention, OneEncoder().framework.attention);
+  EXPECT_TRUE(OfKind(MakeShape(Sound(), OneEncoder()), kCrossLayer).flash());
 }
 
 TEST(EncoderDecoder, WhatTheyAreNotBuiltForIsRefused) {
@@ -149,10 +149,10 @@ TEST(EncoderDecoder, WhatTheyAreNotBuiltForIsRefused) {
   m = SmallGpt(2);
   m.encoder_len = 128;
   EXPECT_TRUE(Validate(m).message().starts_with("model.encoder_len: says what the encoder reads"));
-  Plan p = OneGpu();
+  Plan p = OneEncoder();
   p.parallel.pp = 2;
   EXPECT_TRUE(Validate(Words(), p).message().starts_with("parallel.pp: small is an encoder and"));
-  p = OneGpu();
+  p = OneEncoder();
   p.lora.rank = 8;
   p.lora.targets = kLoraAll;
   EXPECT_TRUE(Validate(Words(), p).message().starts_with("training.lora_rank: small is an"));

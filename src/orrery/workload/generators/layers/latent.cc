@@ -5,6 +5,7 @@
 // megatron/core/transformer/multi_latent_attention.py, read for its behaviour.
 #include "orrery/workload/generators/layers/latent.h"
 
+#include "orrery/workload/generators/layers/layer_ops.h"
 #include "orrery/workload/generators/layers/lora.h"
 #include "orrery/workload/generators/layers/sparse_attention.h"
 
@@ -74,12 +75,6 @@ void Rotate(const Shape& s, BlockWriter* w, Pass pass) {
 // Of a token, what all heads share and is gathered over tp behind the down-projection.
 std::int64_t SharedWidth(const Shape& s) {
   return s.latent.rope_dim + (s.latent.sparse() ? s.latent.kv_rank : 0);
-}
-
-void Enter(const Shape& s, BlockWriter* w, std::string_view module, Pass pass) {
-  w->Module(module);
-  w->Host("module", pass == Pass::kForward ? s.framework.host.module_forward
-                                           : s.framework.host.module_backward);
 }
 
 }  // namespace

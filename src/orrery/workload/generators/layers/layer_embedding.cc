@@ -1,5 +1,7 @@
 #include "orrery/workload/generators/layers/layer_embedding.h"
 
+#include "orrery/workload/generators/layers/layer_ops.h"
+
 namespace orrery::workload {
 
 using graph::Buffer;
@@ -11,11 +13,8 @@ using graph::Pass;
 namespace {
 
 // Buffer ids of Mamba, which these models do not have.
-enum : std::uint32_t { kParts = 86, kProjected, kInput, kGate, kGated = 92, kBack };
+enum : std::uint32_t { kParts = 86, kProjected, kGateInput, kGate, kGated = 92, kBack };
 
-Buffer Saved(BlockWriter* w, std::uint32_t id, std::string_view name, std::int64_t bytes) {
-  return w->Named(id, name, bytes, MemoryKind::kActivation, Lifetime::kMicrobatch);
-}
 std::int64_t Width(const Shape& s) { return s.layer_embedding * s.layer_embeddings; }
 // All layers' parts, which each reads in its turn.
 Buffer Parts(const Shape& s, BlockWriter* w) {
@@ -79,7 +78,7 @@ LayerEmbeddingWriter::LayerEmbeddingWriter(const Shape& s, BlockWriter* w) : s_(
                     full ? Lifetime::kCall : Lifetime::kMicrobatch);
   };
   const std::int64_t part = s.local_tokens() * s.layer_embedding * s.element_bytes;
-  input_ = make(kInput, "layer_embedding.input", s.local_bytes());
+  input_ = make(kGateInput, "layer_embedding.input", s.local_bytes());
   gate_ = make(kGate, "layer_embedding.gate", part);
   gated_ = make(kGated, "layer_embedding.gated", part);
   projected_ = make(kBack, "layer_embedding.projected", s.local_bytes() + s.local_tokens() * 4);

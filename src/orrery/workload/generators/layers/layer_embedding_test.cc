@@ -10,7 +10,7 @@
 namespace orrery::workload {
 namespace {
 
-constexpr std::int64_t kTokens = 256;
+constexpr std::int64_t kWords = 256;
 
 // Four layers of 8 heads of 32 over 256; the last two borrow their keys and are twice as wide.
 // Every layer has an embedding of 64.
@@ -29,10 +29,10 @@ Model Small() {
   return m;
 }
 
-Plan OneGpu() {
+Plan OneReplica() {
   Plan p;
   p.batch.global_batch = p.batch.micro_batch = 2;
-  p.batch.seq_len = kTokens;
+  p.batch.seq_len = kWords;
   return p;
 }
 
@@ -47,7 +47,7 @@ TEST(LayerEmbedding, Parameters) {
 }
 
 TEST(LayerEmbedding, TensorsAndProductsAreTheModels) {
-  const Shape s = MakeShape(Small(), OneGpu());
+  const Shape s = MakeShape(Small(), OneReplica());
   std::int64_t n = 0;
   for (std::int64_t l = 0; l < 4; ++l) {
     for (const std::int64_t t : LayerParameters(OfKind(s, Small().layer_kind(l)))) n += t;
@@ -55,7 +55,7 @@ TEST(LayerEmbedding, TensorsAndProductsAreTheModels) {
   for (const std::int64_t t : EmbeddingParameters(s)) n += t;
   for (const std::int64_t t : HeadParameters(s, false)) n += t;
   EXPECT_EQ(n, Small().parameters());
-  const graph::Graph g = Make(Small(), OneGpu());
+  const graph::Graph g = Make(Small(), OneReplica());
   double flops = 0;
   std::int64_t kept = 0;
   for (const graph::Call& call : g.programs[0].calls) {
@@ -65,14 +65,14 @@ TEST(LayerEmbedding, TensorsAndProductsAreTheModels) {
     kept += call.repeat * SavedBytes(block);
   }
   // Of the causal square a model counts half, FLOPs of kernels count all.
-  const double masked = 2.0 * 2 * 4 * kTokens * (kTokens / 2.0) * 2 * 256;
-  EXPECT_NEAR((flops - masked) / (2 * Small().flops_per_sequence(kTokens) / 3), 1, 1e-9);
+  const double masked = 2.0 * 2 * 4 * kWords * (kWords / 2.0) * 2 * 256;
+  EXPECT_NEAR((flops - masked) / (2 * Small().flops_per_sequence(kWords) / 3), 1, 1e-9);
   EXPECT_EQ(kept, 0);
 }
 
 // A layer that borrows has no kernel of keys but attention, and adds to gradients that it hands on.
 TEST(LayerEmbedding, BorrowedKeysAreMadeOnce) {
-  const graph::Graph g = Make(Small(), OneGpu());
+  const graph::Graph g = Make(Small(), OneReplica());
   int lending = 0, borrowing = 0;
   for (const graph::Block& block : g.blocks) {
     const std::string operations = Operations(g, block);
@@ -88,7 +88,7 @@ TEST(LayerEmbedding, BorrowedKeysAreMadeOnce) {
 
 TEST(LayerEmbedding, EveryPlanVerifies) {
   for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-    Plan p = OneGpu();
+    Plan p = OneReplica();
     p.parallel.tp = 2;
     p.parallel.sequence_parallel = true;
     p.memory.recompute = recompute;
@@ -99,7 +99,7 @@ TEST(LayerEmbedding, EveryPlanVerifies) {
 }
 
 TEST(LayerEmbedding, WhatTheyAreNotBuiltForIsRefused) {
-  Plan p = OneGpu();
+  Plan p = OneReplica();
   p.parallel.pp = 2;
   EXPECT_TRUE(Validate(Small(), p).message().starts_with("parallel.pp: every layer of small adds"));
   Model m = Small();

@@ -87,6 +87,16 @@ void WriteWeightGradient(const Shape& s, BlockWriter* w, std::string_view name, 
 
 }  // namespace
 
+void Enter(const Shape& s, BlockWriter* w, std::string_view module, graph::Pass pass) {
+  w->Module(module);
+  w->Host("module", pass == graph::Pass::kForward ? s.framework.host.module_forward
+                                                  : s.framework.host.module_backward);
+}
+
+graph::Buffer Saved(BlockWriter* w, std::uint32_t id, std::string_view name, std::int64_t bytes) {
+  return w->Named(id, name, bytes, graph::MemoryKind::kActivation, graph::Lifetime::kMicrobatch);
+}
+
 void Rotary(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t width, Pass pass) {
   const std::int64_t e = s.element_bytes;
   const auto kernel = [&](std::string_view part, MemoryOp op, std::int64_t read,

@@ -21,6 +21,12 @@ graph::MemoryBound Elementwise(const Shape& s, graph::MemoryOp op, std::int64_t 
                                std::int64_t cols, std::int64_t read_bytes,
                                std::int64_t written_bytes, graph::Pass pass);
 
+// What follows is of this module: its launches, and the host's time to call it.
+void Enter(const Shape& s, BlockWriter* w, std::string_view module, graph::Pass pass);
+
+// What a micro-batch's forward pass leaves to its backward pass.
+graph::Buffer Saved(BlockWriter* w, std::uint32_t id, std::string_view name, std::int64_t bytes);
+
 // Of the feed-forward's function, as its kernel is named. ReLU and its square move what GeLU
 // moves.
 inline std::string_view ActivationName(const Shape& s) {

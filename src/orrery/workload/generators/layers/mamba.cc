@@ -36,18 +36,18 @@ namespace {
 // values' V.
 enum class Side : std::uint8_t { kQ, kK, kV };
 using enum Side;
-struct Step {
+struct ScanStep {
   std::string_view name;
   Side m, n, k;
 };
 // Writes: (I + strictly lower(beta K Kt))^-1 times keys and values (WY form); then chunk by chunk
 // what the state already holds is taken off, the rest added to it.
-constexpr Step kDeltaWrites[] = {{"writes.keys", kQ, kK, kQ}, {"writes.values", kQ, kV, kQ}};
-constexpr Step kDeltaState[] = {{"state.read", kQ, kV, kK}, {"state.write", kK, kV, kQ}};
-constexpr Step kReads[] = {
+constexpr ScanStep kDeltaWrites[] = {{"writes.keys", kQ, kK, kQ}, {"writes.values", kQ, kV, kQ}};
+constexpr ScanStep kDeltaState[] = {{"state.read", kQ, kV, kK}, {"state.write", kK, kV, kQ}};
+constexpr ScanStep kReads[] = {
     {"queries_state", kQ, kV, kK}, {"queries_keys", kQ, kQ, kK}, {"output", kQ, kV, kQ}};
-constexpr Step kKeys[] = {{"keys_keys", kQ, kQ, kK}};
-constexpr Step kDeltaBackward[] = {
+constexpr ScanStep kKeys[] = {{"keys_keys", kQ, kQ, kK}};
+constexpr ScanStep kDeltaBackward[] = {
     // of the values within a chunk, of the states from last to first
     {"queries_keys", kQ, kQ, kK},
     {"values.local", kQ, kV, kQ},
@@ -70,18 +70,18 @@ constexpr Step kDeltaBackward[] = {
     {"inverse.right", kQ, kQ, kQ},
     {"keys.left", kQ, kK, kQ},
     {"keys.right", kQ, kK, kQ}};
-constexpr Step kLightningState[] = {{"state.write", kK, kV, kQ}};
-constexpr Step kLightningBackward[] = {
+constexpr ScanStep kLightningState[] = {{"state.write", kK, kV, kQ}};
+constexpr ScanStep kLightningBackward[] = {
     {"queries_keys", kQ, kQ, kK},  {"scores", kQ, kQ, kV},       {"queries.scores", kQ, kK, kQ},
     {"queries.state", kQ, kK, kV}, {"keys.scores", kQ, kK, kQ},  {"keys.state", kQ, kK, kV},
     {"values.local", kQ, kV, kQ},  {"values.state", kQ, kV, kK}, {"state.queries", kK, kV, kQ}};
 
-void Write(const Shape& s, BlockWriter* w, std::span<const Step> steps) {
+void Write(const Shape& s, BlockWriter* w, std::span<const ScanStep> steps) {
   const Mamba& m = s.mamba;
   const auto size = [&](Side side) {
     return side == kQ ? m.chunk : side == kK ? m.state : m.head_dim;
   };
-  for (const Step& step : steps) {
+  for (const ScanStep& step : steps) {
     w->Kernel(step.name, Gemm{.m = size(step.m),
                               .n = size(step.n),
                               .k = size(step.k),

@@ -20,12 +20,6 @@ Buffer Joined(const Shape& s, BlockWriter* w) {
                   Lifetime::kMicrobatch);
 }
 
-void Enter(const Shape& s, BlockWriter* w, std::string_view module, Pass pass) {
-  w->Module(module);
-  w->Host("module", pass == Pass::kForward ? s.framework.host.module_forward
-                                           : s.framework.host.module_backward);
-}
-
 void Join(const Shape& s, BlockWriter* w, Pass pass) {
   const std::int64_t b = s.element_bytes;
   w->Kernel("concatenate",

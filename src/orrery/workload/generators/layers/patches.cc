@@ -17,9 +17,6 @@ namespace {
 // Buffer ids beside those of layers, ends and experts.
 enum : std::uint32_t { kPixels = 97, kPoolKeys, kPoolNormed, kPoolHidden };
 
-Buffer Saved(BlockWriter* w, std::uint32_t id, std::string_view name, std::int64_t bytes) {
-  return w->Named(id, name, bytes, MemoryKind::kActivation, Lifetime::kMicrobatch);
-}
 Buffer Pixels(const Shape& s, BlockWriter* w) {
   return Saved(w, kPixels, "pixels", s.tokens() * s.patch_values * s.element_bytes);
 }

@@ -20,7 +20,7 @@ Model Encoder() {
   return m;
 }
 
-Plan OneGpu() {
+Plan FourImages() {
   Plan p;
   p.batch.global_batch = 4;
   p.batch.micro_batch = 4;
@@ -38,13 +38,13 @@ TEST(Patches, TensorsAndProductsAreTheModels) {
   for (const bool pooled : {false, true}) {
     Model m = Encoder();
     m.attention_pool = pooled;
-    const Shape s = MakeShape(m, OneGpu());
+    const Shape s = MakeShape(m, FourImages());
     std::int64_t n = 0;
     for (const std::int64_t t : LayerParameters(OfKind(s, 0))) n += m.layers * t;
     for (const std::int64_t t : EmbeddingParameters(s)) n += t;
     for (const std::int64_t t : HeadParameters(s, true)) n += t;
     EXPECT_EQ(n, m.parameters());
-    const graph::Graph g = Make(m, OneGpu());
+    const graph::Graph g = Make(m, FourImages());
     const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
     EXPECT_TRUE(status.ok()) << status.message();
     // The pool's products on one token an image are left out of the model's.
@@ -63,7 +63,7 @@ TEST(Patches, AttentionSeesAllTokens) {
   causal.bidirectional = false;
   EXPECT_DOUBLE_EQ(m.flops_per_sequence(kPatches) - causal.flops_per_sequence(kPatches),
                    6.0 * kPatches * 2 * (kPatches / 2.0) * 2 * 256);
-  for (const graph::Kernel& kernel : FindBlock(Make(m, OneGpu()), "layer.forward").kernels) {
+  for (const graph::Kernel& kernel : FindBlock(Make(m, FourImages()), "layer.forward").kernels) {
     if (const auto* attention = std::get_if<graph::Attention>(&kernel)) {
       EXPECT_FALSE(attention->causal);
     }
@@ -80,10 +80,10 @@ TEST(Patches, WhatTheyAreNotBuiltForIsRefused) {
   m = SmallGpt(2);
   m.attention_pool = true;
   EXPECT_TRUE(Validate(m).message().starts_with("model.attention_pool: says how"));
-  Plan p = OneGpu();
+  Plan p = FourImages();
   p.parallel.cp = 2;
   EXPECT_TRUE(Validate(Encoder(), p).message().starts_with("parallel.cp: not built for encoders"));
-  p = OneGpu();
+  p = FourImages();
   p.parallel.tp = 2;
   p.parallel.sequence_parallel = true;
   EXPECT_TRUE(

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "orrery/workload/generators/layers/layer_ops.h"
+
 namespace orrery::workload {
 
 using graph::DType;
@@ -15,12 +17,6 @@ std::int64_t SequenceLength(const Shape& s) { return s.packed_len > 0 ? s.packed
 
 // Width of a latent vector: the compressed part and the rotary one.
 std::int64_t LatentWidth(const Shape& s) { return s.latent.kv_rank + s.latent.rope_dim; }
-
-void Enter(const Shape& s, BlockWriter* w, std::string_view module, Pass pass) {
-  w->Module(module);
-  w->Host("module", pass == Pass::kForward ? s.framework.host.module_forward
-                                           : s.framework.host.module_backward);
-}
 
 // A linear layer of the indexer, whole on every rank, over all tokens; backward its weights alone.
 void Linear(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,

@@ -12,7 +12,7 @@
 namespace orrery::workload {
 namespace {
 
-constexpr std::int64_t kTokens = 512;
+constexpr std::int64_t kLayerTokens = 512;
 
 // Llama-style: 4 query heads share 2 of keys and values.
 Model SmallLlama() {
@@ -25,7 +25,7 @@ Model SmallLlama() {
   return m;
 }
 Plan With(TorchLayers layers) {
-  Plan plan{.batch = {.seq_len = kTokens}};
+  Plan plan{.batch = {.seq_len = kLayerTokens}};
   plan.framework.torch_layers = layers;
   plan.framework.repeats_kv = true;
   return plan;
@@ -47,7 +47,7 @@ TEST(TorchLayers, CompiledLeavesRotationAndRepetition) {
   const graph::Graph fused = Make(m, With(TorchLayers::kFused));
   const graph::Graph compiled = Make(m, With(TorchLayers::kCompiled));
   EXPECT_TRUE(graph::Verify(compiled, graph::VerifyLevel::kFull).ok());
-  const std::int64_t query = kTokens * m.heads * m.head_dim;
+  const std::int64_t query = kLayerTokens * m.heads * m.head_dim;
   const std::int64_t more = 16 * (query + query / 2) + 2 * 2 * (query + query / 2);
   for (const std::string_view block : {"layer.forward", "layer.backward"}) {
     EXPECT_EQ(Traffic(compiled, block) - Traffic(fused, block), more) << block;
@@ -71,12 +71,12 @@ TEST(TorchLayers, EagerRunsOperatorByOperator) {
   const auto more = [&](std::string_view block) {
     return Traffic(eager, block) - Traffic(compiled, block);
   };
-  const std::int64_t state = kTokens * m.hidden, gate = kTokens * m.ffn_hidden;
+  const std::int64_t state = kLayerTokens * m.hidden, gate = kLayerTokens * m.ffn_hidden;
   EXPECT_EQ(more("layer.forward"), 2 * (36 - 4) * state + (10 - 6) * gate);
   EXPECT_EQ(more("layer.backward"), 2 * (92 - 6) * state + (18 - 10) * gate);
   EXPECT_EQ(SavedBytes(FindBlock(eager, "layer.forward")) -
                 SavedBytes(FindBlock(compiled, "layer.forward")),
-            2 * (6 * state - 4 * kTokens) + 2 * gate);
+            2 * (6 * state - 4 * kLayerTokens) + 2 * gate);
 }
 
 // LayerNorm and GeLU are single kernels of PyTorch's own.

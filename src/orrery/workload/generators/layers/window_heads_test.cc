@@ -9,7 +9,7 @@
 namespace orrery::workload {
 namespace {
 
-constexpr std::int64_t kTokens = 512;
+constexpr std::int64_t kSequence = 512;
 
 // A windowed layer, then one that sees everything. 8 heads of 48 with 2 of keys, values of 32; with
 // the window 16 heads of 24 with 4.
@@ -20,7 +20,7 @@ Model Mixed() {
   m.position = Position::kRotary;
   m.attention_bias = m.mlp_bias = false;
   m.vocab = 1024;
-  m.max_position = kTokens;
+  m.max_position = kSequence;
   m.head_dim = 48;
   m.kv_heads = 2;
   m.latent.v_dim = 32;
@@ -30,9 +30,9 @@ Model Mixed() {
   return m;
 }
 
-Plan OneGpu() {
+Plan OneSequence() {
   Plan p;
-  p.batch.seq_len = kTokens;
+  p.batch.seq_len = kSequence;
   return p;
 }
 
@@ -45,12 +45,12 @@ graph::Attention AttentionOf(const Model& m, const Plan& p, Kind kind) {
 }
 
 TEST(WindowHeads, EachKindHasItsOwn) {
-  const auto full = AttentionOf(Mixed(), OneGpu(), kDenseLayer);
+  const auto full = AttentionOf(Mixed(), OneSequence(), kDenseLayer);
   EXPECT_EQ(full.heads, 8);
   EXPECT_EQ(full.kv_heads, 2);
   EXPECT_EQ(full.head_dim, 48);
   EXPECT_EQ(full.v_head_dim, 32);
-  Plan p = OneGpu();
+  Plan p = OneSequence();
   p.parallel.tp = 2;
   const auto windowed = AttentionOf(Mixed(), p, kWindowLayer);
   EXPECT_EQ(windowed.heads, 8);
@@ -67,8 +67,8 @@ TEST(WindowHeads, ParametersAndFlops) {
   EXPECT_EQ(m.parameters(), full + windowed + rest);
   const double pairs = 256.0 * 8 * (48 + 32) + (128 - 128.0 * 128 / 1024) * 16 * (24 + 32);
   const double matrices = static_cast<double>(full + windowed) + 2.0 * 3 * 256 * 1024;
-  EXPECT_DOUBLE_EQ(m.flops_per_sequence(kTokens),
-                   6.0 * kTokens * (matrices + pairs + 1024.0 * 256));
+  EXPECT_DOUBLE_EQ(m.flops_per_sequence(kSequence),
+                   6.0 * kSequence * (matrices + pairs + 1024.0 * 256));
   m.latent.v_dim = 0;
   m.keys_are_values = true;  // of the layer without a window alone
   EXPECT_EQ(m.parameters(),
@@ -82,7 +82,7 @@ TEST(WindowHeads, EveryPlanVerifies) {
     m.keys_are_values = keys_are_values;
     for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
       for (const int cp : {1, 2}) {
-        Plan p = OneGpu();
+        Plan p = OneSequence();
         p.parallel.tp = 2;
         p.parallel.cp = cp;
         p.parallel.sequence_parallel = true;
@@ -109,7 +109,7 @@ TEST(WindowHeads, RulesNameTheRemedy) {
   m.keys_are_values = true;
   EXPECT_EQ(Validate(m).message(),
             "model.keys_are_values: values are as wide as keys then; v_head_dim is 32");
-  Plan p = OneGpu();
+  Plan p = OneSequence();
   p.parallel.tp = 4;
   m = Mixed();
   m.kv_heads = 4;

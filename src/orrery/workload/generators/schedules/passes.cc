@@ -16,9 +16,9 @@ struct Route : Neighbour {
   bool gradient = false;
 };
 
-class Passes {
+class PassWriter {
  public:
-  Passes(std::span<const PipelinePass> passes, ProgramWriter* w)
+  PassWriter(std::span<const PipelinePass> passes, ProgramWriter* w)
       : passes_(passes),
         w_(*w),
         events_(passes.size(), graph::kNoEvent),
@@ -135,7 +135,7 @@ class Passes {
 }  // namespace
 
 void WritePasses(std::span<const PipelinePass> passes, ProgramWriter* w) {
-  Passes(passes, w).Write();
+  PassWriter(passes, w).Write();
 }
 
 }  // namespace orrery::workload

@@ -19,10 +19,8 @@ using graph::MemoryKind;
 using graph::MemoryOp;
 using graph::Pass;
 
-namespace {
-
 MemoryBound Flat(MemoryOp op, std::int64_t elements, std::int64_t read, std::int64_t written,
-                 DType dtype = DType::kFp32) {
+                 DType dtype) {
   return {.op = op,
           .rows = 1,
           .cols = elements,
@@ -31,6 +29,8 @@ MemoryBound Flat(MemoryOp op, std::int64_t elements, std::int64_t read, std::int
           .dtype = dtype,
           .pass = Pass::kOptimizer};
 }
+
+namespace {
 
 // A matrix by its rows and columns on this rank.
 struct Matrix {

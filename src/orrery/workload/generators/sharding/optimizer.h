@@ -34,6 +34,10 @@
 
 namespace orrery::workload {
 
+// A kernel of the optimizer over a flat buffer; bytes are an element's.
+graph::MemoryBound Flat(graph::MemoryOp op, std::int64_t elements, std::int64_t read,
+                        std::int64_t written, graph::DType dtype = graph::DType::kFp32);
+
 struct OptimizerCounts {
   std::int64_t tensors = 0;
   std::int64_t factors = 0;  // elements of rows and columns of means (adafactor)

@@ -15,21 +15,6 @@ using graph::MemoryKind;
 using graph::MemoryOp;
 using graph::Pass;
 
-namespace {
-
-MemoryBound Flat(MemoryOp op, std::int64_t elements, std::int64_t read_bytes,
-                 std::int64_t written_bytes, DType dtype) {
-  return {.op = op,
-          .rows = 1,
-          .cols = elements,
-          .bytes_read = elements * read_bytes,
-          .bytes_written = elements * written_bytes,
-          .dtype = dtype,
-          .pass = Pass::kOptimizer};
-}
-
-}  // namespace
-
 graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names) {
   BlockWriter w(names, "static", Pass::kOptimizer);
   const auto forever = [&](std::uint32_t id, std::string_view name, MemoryKind kind,

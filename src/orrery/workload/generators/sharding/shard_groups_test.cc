@@ -13,7 +13,7 @@ using graph::GroupSlot;
 
 // A layer and the root of SmallGpt (sharded_units_test.cc); all its parameters in one buffer,
 // padded to a multiple of lcm(4, 128), tensors at multiples of 64.
-constexpr std::int64_t kLayer = 789'760, kRoot = 256 * (1024 + 512) + 512;
+constexpr std::int64_t kGroupLayer = 789'760, kGroupRoot = 256 * (1024 + 512) + 512;
 
 std::int64_t SlotBytes(const graph::Graph& g, Collective kind, GroupSlot slot) {
   std::int64_t sum = 0;
@@ -58,8 +58,8 @@ TEST(ShardGroups, Zero1Traffic) {
   graph::Graph g = Make(SmallGpt(2), Grouped(Sharding::kZero1));
   const std::int64_t scattered = SlotBytes(g, Collective::kReduceScatter, GroupSlot::kShard);
   const std::int64_t all = scattered / 4;  // fp32
-  EXPECT_GE(all, 2 * kLayer + kRoot);
-  EXPECT_LE(all, 2 * kLayer + kRoot + 2 * 4 * 128 + 64 * 40);  // two buckets' padding
+  EXPECT_GE(all, 2 * kGroupLayer + kGroupRoot);
+  EXPECT_LE(all, 2 * kGroupLayer + kGroupRoot + 2 * 4 * 128 + 64 * 40);  // two buckets' padding
   EXPECT_EQ(SlotBytes(g, Collective::kAllReduce, GroupSlot::kReplica), scattered / 4);
   EXPECT_EQ(SlotBytes(g, Collective::kAllGather, GroupSlot::kShard), 2 * all);
   EXPECT_EQ(SlotBytes(g, Collective::kReduceScatter, GroupSlot::kDp), 0);
@@ -82,8 +82,9 @@ TEST(ShardGroups, Zero1Traffic) {
 // summed between groups.
 TEST(ShardGroups, Zero3Traffic) {
   const graph::Graph g = Make(SmallGpt(2), Grouped(Sharding::kZero3));
-  const std::int64_t once = 2 * kLayer + kRoot;
-  EXPECT_EQ(SlotBytes(g, Collective::kAllGather, GroupSlot::kShard), 2 * 2 * (once + 2 * kLayer));
+  const std::int64_t once = 2 * kGroupLayer + kGroupRoot;
+  EXPECT_EQ(SlotBytes(g, Collective::kAllGather, GroupSlot::kShard),
+            2 * 2 * (once + 2 * kGroupLayer));
   EXPECT_EQ(SlotBytes(g, Collective::kReduceScatter, GroupSlot::kShard), 2 * 4 * once);
   EXPECT_EQ(SlotBytes(g, Collective::kAllReduce, GroupSlot::kReplica), 2 * 4 * once / 4);
   EXPECT_EQ(SlotBytes(g, Collective::kAllGather, GroupSlot::kDp), 0);

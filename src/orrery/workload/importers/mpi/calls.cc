@@ -15,7 +15,7 @@
 namespace orrery::workload {
 namespace {
 
-constexpr std::string_view kLines[] = {
+constexpr std::string_view kCallLines[] = {
 #include "orrery_data_mpi_calls.inc"
 };
 constexpr std::array<std::string_view, kMpiCalls> kNames = {
@@ -25,7 +25,6 @@ constexpr std::array<std::string_view, kMpiCalls> kNames = {
     "gather",    "gatherv",      "scatter",        "scatterv",  "allgather",  "allgatherv",
     "alltoall",  "alltoallv",    "reduce_scatter", "scan",
 };
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;  // of one call
 constexpr std::int64_t kMostMicroseconds = std::int64_t{1} << 53;
 
 struct CallRow {
@@ -42,8 +41,8 @@ std::string_view Cut(std::string_view* rest, char at) {
 
 std::unordered_map<std::string_view, CallRow> ReadCalls() {
   std::unordered_map<std::string_view, CallRow> rows;
-  for (std::size_t i = 1; i < std::size(kLines); ++i) {
-    std::string_view line = kLines[i];
+  for (std::size_t i = 1; i < std::size(kCallLines); ++i) {
+    std::string_view line = kCallLines[i];
     const std::string_view name = Cut(&line, ','), call = Cut(&line, ','), args = Cut(&line, ',');
     const auto known = std::find(kNames.begin(), kNames.end(), call);
     ORRERY_CHECK(known != kNames.end(), "calls.csv names an unknown call");
@@ -58,7 +57,7 @@ const std::unordered_map<std::string_view, CallRow>& Calls() {
 
 bool Creates(MpiCall call) { return call >= MpiCall::kCommSplit && call <= MpiCall::kCommUnknown; }
 
-bool Whole(std::string_view text, std::int64_t* value) {
+bool WholeOrAddress(std::string_view text, std::int64_t* value) {
   const char* const end = text.data() + text.size();
   const auto [last, error] = std::from_chars(text.data(), end, *value);
   if (error == std::errc() && last == end) return true;
@@ -74,7 +73,7 @@ Result<std::int64_t> Time(std::string_view text, std::string_view what) {
   if (text == "-") return MpiRecord::kUnknown;
   const std::size_t dot = std::min(text.find('.'), text.size());
   std::int64_t us = 0;
-  if (!Whole(text.substr(0, dot), &us) || us < 0 || us > kMostMicroseconds) {
+  if (!WholeOrAddress(text.substr(0, dot), &us) || us < 0 || us > kMostMicroseconds) {
     return InvalidInput("{}: '{}' is no time in us", what, Printable(text, 40));
   }
   std::int64_t ns = 0, unit = 100;
@@ -89,7 +88,8 @@ Result<std::int64_t> Time(std::string_view text, std::string_view what) {
 
 // A number of bytes from a count and a type's size.
 Result<std::int64_t> Product(std::int64_t count, std::int64_t size, std::string_view what) {
-  if (count < 0 || size < 0 || (size > 0 && count > kMostBytes / size) || count > kMostBytes) {
+  if (count < 0 || size < 0 || (size > 0 && count > kMostCallBytes / size) ||
+      count > kMostCallBytes) {
     return InvalidInput("{}: {} elements of {} bytes", what, count, size);
   }
   return count * size;
@@ -126,7 +126,7 @@ class Arguments {
   Result<std::int64_t> Number() {
     ORRERY_ASSIGN_OR_RETURN(const std::string_view field, Field());
     std::int64_t value = 0;
-    if (!Whole(field, &value)) return NoNumber(field, "");
+    if (!WholeOrAddress(field, &value)) return NoNumber(field, "");
     return value;
   }
   Result<std::int64_t> SizeOfType() {
@@ -134,7 +134,7 @@ class Arguments {
     Cut(&field, ',');
     const std::string_view size = Cut(&field, ',');
     std::int64_t value = 0;
-    if (!Whole(size, &value)) return NoNumber(size, ", size of the datatype");
+    if (!WholeOrAddress(size, &value)) return NoNumber(size, ", size of the datatype");
     return value;
   }
   Status Communicator() {
@@ -142,7 +142,7 @@ class Arguments {
     std::int64_t numbers[3];
     for (std::int64_t& number : numbers) {
       const std::string_view cell = Cut(&field, ',');
-      if (!Whole(cell, &number)) return NoNumber(cell, ", communicator");
+      if (!WholeOrAddress(cell, &number)) return NoNumber(cell, ", communicator");
     }
     constexpr std::int64_t kMostRanks = 1 << 24;
     if (numbers[2] < 1 || numbers[2] > kMostRanks || numbers[1] < 0 || numbers[1] >= numbers[2]) {
@@ -159,7 +159,7 @@ class Arguments {
     ORRERY_ASSIGN_OR_RETURN(std::string_view list, Field());
     while (!list.empty()) {
       const std::string_view cell = Cut(&list, ',');
-      if (!Whole(cell, &counts->emplace_back())) return NoNumber(cell, ", counts");
+      if (!WholeOrAddress(cell, &counts->emplace_back())) return NoNumber(cell, ", counts");
     }
     return {};
   }
@@ -222,7 +222,7 @@ class Arguments {
       const std::int64_t count_of_one = item;
       ORRERY_ASSIGN_OR_RETURN(item, Product(count_of_one, size, what));
       *bytes += item;
-      if (*bytes > kMostBytes) return InvalidInput("{}: more than 1 TiB", what);
+      if (*bytes > kMostCallBytes) return InvalidInput("{}: more than 1 TiB", what);
       if (&r_.out == list && size > 0) r_.count += count_of_one;
     }
     if (!list->empty()) return {};

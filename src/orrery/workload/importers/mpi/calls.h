@@ -26,6 +26,8 @@
 
 namespace orrery::workload {
 
+inline constexpr std::int64_t kMostCallBytes = std::int64_t{1} << 40;  // of one call
+
 enum class MpiCall : std::uint8_t {
   kSend,
   kSendInit,

@@ -11,7 +11,7 @@
 namespace orrery::workload {
 namespace {
 
-constexpr std::string_view kLines[] = {
+constexpr std::string_view kChoiceLines[] = {
 #include "orrery_data_mpi_algorithms.inc"
 };
 
@@ -173,7 +173,8 @@ Choice ReadChoice(std::string_view line) {
 const std::vector<Choice>& Choices() {
   static const std::vector<Choice> choices = [] {
     std::vector<Choice> all;
-    for (std::size_t i = 1; i < std::size(kLines); ++i) all.push_back(ReadChoice(kLines[i]));
+    for (std::size_t i = 1; i < std::size(kChoiceLines); ++i)
+      all.push_back(ReadChoice(kChoiceLines[i]));
     return all;
   }();
   return choices;

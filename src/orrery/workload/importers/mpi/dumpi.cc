@@ -17,7 +17,6 @@ constexpr std::string_view kDatatypes[] = {
 constexpr std::string_view kEntering = " entering at walltime ",
                            kReturning = " returning at walltime ";
 constexpr std::int64_t kMostSeconds = std::int64_t{1} << 33;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;  // of one call
 constexpr std::int64_t kMostTypeSize = std::int64_t{1} << 31;
 
 bool Whole(std::string_view text, std::int64_t* value) {
@@ -226,7 +225,7 @@ class DumpiReader::Fields {
   static Status Sum(const Buffer& buffer, const std::vector<std::int64_t>& counts,
                     std::int64_t* bytes, std::vector<std::int64_t>* each) {
     const auto product = [&](std::int64_t count, std::int64_t* out) -> Status {
-      if (count < 0 || (buffer.size > 0 && count > kMostBytes / buffer.size)) {
+      if (count < 0 || (buffer.size > 0 && count > kMostCallBytes / buffer.size)) {
         return InvalidInput("{} elements of {} bytes", count, buffer.size);
       }
       *out = count * buffer.size;
@@ -236,7 +235,7 @@ class DumpiReader::Fields {
     for (const std::int64_t count : counts) {
       ORRERY_RETURN_IF_ERROR(product(count, &each->emplace_back()));
       *bytes += each->back();
-      if (*bytes > kMostBytes) return InvalidInput("more than 1 TiB");
+      if (*bytes > kMostCallBytes) return InvalidInput("more than 1 TiB");
     }
     return {};
   }

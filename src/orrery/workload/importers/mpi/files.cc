@@ -11,12 +11,12 @@ namespace orrery::workload {
 namespace {
 
 // Where the last number of a file's name stands in a path.
-struct Number {
+struct FileNumber {
   std::size_t begin = 0, size = 0;
   std::int64_t value = -1;
 };
-Number LastNumber(const std::string& path) {
-  Number number;
+FileNumber LastNumber(const std::string& path) {
+  FileNumber number;
   std::size_t end = path.size();
   const std::size_t name = path.rfind('/') == path.npos ? 0 : path.rfind('/') + 1;
   while (end > name && (path[end - 1] < '0' || path[end - 1] > '9')) --end;
@@ -41,7 +41,7 @@ Result<std::vector<std::string>> MpiFiles(const std::vector<std::string>& paths)
       if (entry.is_regular_file(error)) files.push_back(entry.path().string());
     }
   } else if (paths.size() == 1) {
-    const Number number = LastNumber(paths[0]);
+    const FileNumber number = LastNumber(paths[0]);
     if (number.value == 0) {
       files.clear();
       for (std::size_t rank = 0;; ++rank) {

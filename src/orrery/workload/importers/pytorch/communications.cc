@@ -14,11 +14,11 @@ namespace {
 using formats::ProfileTrace;
 using graph::Collective;
 using Event = ProfileTrace::Event;
-using Kind = ProfileTrace::Kind;
+using EventKind = ProfileTrace::Kind;
 using Arguments = ProfileTrace::Comm;
 
 bool OnGpu(const Event& e) {
-  return e.kind == Kind::kKernel || e.kind == Kind::kCopy || e.kind == Kind::kSet;
+  return e.kind == EventKind::kKernel || e.kind == EventKind::kCopy || e.kind == EventKind::kSet;
 }
 
 // "[0, 1, 2]"; nothing where the list is cut ("…").
@@ -40,9 +40,9 @@ std::vector<std::uint32_t> RanksOf(std::string_view text) {
   return ranks;
 }
 
-class Finder {
+class CommunicationFinder {
  public:
-  Finder(const PyTorchRank& rank, const Window& window)
+  CommunicationFinder(const PyTorchRank& rank, const Window& window)
       : rank_(rank), profile_(rank.profile), window_(window) {}
 
   Result<Communications> Find() {
@@ -88,19 +88,19 @@ class Finder {
     }
     for (std::uint32_t i = 0; i < profile_.events.size(); ++i) {
       const Event& e = profile_.events[i];
-      if (e.detail == ProfileTrace::kNone || OnGpu(e) || e.kind == Kind::kSync) continue;
+      if (e.detail == ProfileTrace::kNone || OnGpu(e) || e.kind == EventKind::kSync) continue;
       if (e.external >= 0) by_external_[e.external] = i;
     }
     for (std::uint32_t i = 0; i < profile_.events.size(); ++i) {
       const Event& e = profile_.events[i];
-      if (e.kind == Kind::kRuntime && e.correlation >= 0) by_correlation_[e.correlation] = i;
+      if (e.kind == EventKind::kRuntime && e.correlation >= 0) by_correlation_[e.correlation] = i;
     }
   }
 
   // An event's arguments, with what the execution trace adds.
   Arguments ArgumentsOf(const Event& e) const {
     Arguments a;
-    if (e.detail != ProfileTrace::kNone && e.kind != Kind::kSync) a = profile_.comms[e.detail];
+    if (e.detail != ProfileTrace::kNone && e.kind != EventKind::kSync) a = profile_.comms[e.detail];
     const auto node = e.record < 0 ? by_record_.end() : by_record_.find(e.record);
     if (node != by_record_.end()) Complete(rank_.execution.nodes[node->second].comm, &a);
     return a;
@@ -160,7 +160,7 @@ class Finder {
       }
       type = FindType(inner);
     }
-    if (!type && e.kind == Kind::kKernel) type = TypeOfKernel(profile_.name(e));
+    if (!type && e.kind == EventKind::kKernel) type = TypeOfKernel(profile_.name(e));
     const std::int64_t elements = ElementsOf(a, named.size, c->group);
     if (named.collective == Collective::kBarrier) {
       c->bytes = 0;
@@ -231,7 +231,7 @@ class Finder {
     for (const auto& [post, kernel] : order) {
       for (; at < profile_.events.size() && profile_.events[at].start_ns <= post; ++at) {
         const Event& e = profile_.events[at];
-        if (OnGpu(e) || e.detail == ProfileTrace::kNone || e.kind == Kind::kSync) continue;
+        if (OnGpu(e) || e.detail == ProfileTrace::kNone || e.kind == EventKind::kSync) continue;
         if (profile_.name(e) != "record_param_comms") continue;
         const auto named = FindCollective(NameIn(ArgumentsOf(e)));
         if (named && graph::IsPointToPoint(named->collective)) recorded[e.track].push_back(at);
@@ -321,13 +321,14 @@ class Finder {
       const Event& e = profile_.events[i];
       const std::string& name = profile_.name(e);
       const bool span = name.starts_with("gloo:") || name.starts_with("mpi:");
-      if (e.kind == Kind::kAnnotation && span && e.record >= 0) spans.emplace_back(e.record, i);
+      if (e.kind == EventKind::kAnnotation && span && e.record >= 0)
+        spans.emplace_back(e.record, i);
     }
     std::sort(spans.begin(), spans.end());
     std::set<std::int64_t> taken;
     for (std::uint32_t i = 0; i < profile_.events.size(); ++i) {
       const Event& e = profile_.events[i];
-      if (e.kind != Kind::kOperator || !profile_.name(e).starts_with("c10d::")) continue;
+      if (e.kind != EventKind::kOperator || !profile_.name(e).starts_with("c10d::")) continue;
       if (!window_.Has(e.start_ns)) continue;
       const auto span = std::upper_bound(spans.begin(), spans.end(), std::make_pair(e.record, ~0u));
       // What comes behind the operator's own record, before any later operator's of its thread.
@@ -389,7 +390,7 @@ class Finder {
 }  // namespace
 
 Result<Communications> FindCommunications(const PyTorchRank& rank, const Window& window) {
-  return Finder(rank, window).Find();
+  return CommunicationFinder(rank, window).Find();
 }
 
 }  // namespace orrery::workload

@@ -11,19 +11,18 @@ namespace {
 
 using formats::ProfileTrace;
 using Event = ProfileTrace::Event;
-using Kind = ProfileTrace::Kind;
+using EventKind = ProfileTrace::Kind;
 
 constexpr std::uint32_t kNone = GpuWaits::kNone;
-constexpr std::int64_t kClockNs = 2'000;  // by which the clocks of host and GPU may differ
 
 bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-class Finder {
+class WaitFinder {
  public:
-  Finder(const ProfileTrace& profile, const Window& window, const Communications& comms,
-         std::set<std::string>* assumed, std::set<std::string>* missing)
+  WaitFinder(const ProfileTrace& profile, const Window& window, const Communications& comms,
+             std::set<std::string>* assumed, std::set<std::string>* missing)
       : p_(profile), window_(window), comms_(comms), assumed_(*assumed), missing_(*missing) {}
 
   GpuWaits Find() {
@@ -36,7 +35,7 @@ class Finder {
       }
     }
     const bool read = std::any_of(p_.events.begin(), p_.events.end(),
-                                  [](const Event& e) { return e.kind == Kind::kSync; });
+                                  [](const Event& e) { return e.kind == EventKind::kSync; });
     if (read) {
       ReadWaits();
     } else {
@@ -58,14 +57,14 @@ class Finder {
   using Stream = std::vector<Launched>;
 
   static bool OnGpu(const Event& e) {
-    return e.kind == Kind::kKernel || e.kind == Kind::kCopy || e.kind == Kind::kSet;
+    return e.kind == EventKind::kKernel || e.kind == EventKind::kCopy || e.kind == EventKind::kSet;
   }
   const Event& event(std::uint32_t i) const { return p_.events[i]; }
 
   void FindLaunches() {
     for (std::uint32_t i = 0; i < p_.events.size(); ++i) {
       const Event& e = event(i);
-      if (e.kind == Kind::kRuntime && e.correlation >= 0) calls_[e.correlation] = i;
+      if (e.kind == EventKind::kRuntime && e.correlation >= 0) calls_[e.correlation] = i;
     }
     std::size_t alone = 0;
     for (std::uint32_t i = 0; i < p_.events.size(); ++i) {
@@ -120,7 +119,7 @@ class Finder {
   void ReadWaits() {
     for (std::uint32_t i = 0; i < p_.events.size(); ++i) {
       const Event& e = event(i);
-      if (e.kind != Kind::kSync) continue;
+      if (e.kind != EventKind::kSync) continue;
       const ProfileTrace::Wait& wait = p_.waits[e.detail];
       const std::int64_t called = CallOf(e.correlation, e.start_ns);
       if (!window_.Has(called)) continue;
@@ -164,7 +163,7 @@ class Finder {
       order.insert(order.end(), stream.begin(), stream.end());
     }
     for (std::uint32_t i = 0; i < p_.events.size(); ++i) {
-      const bool waits = event(i).kind == Kind::kRuntime && window_.Has(event(i).start_ns) &&
+      const bool waits = event(i).kind == EventKind::kRuntime && window_.Has(event(i).start_ns) &&
                          Contains(p_.name(event(i)), "StreamWaitEvent");
       if (waits) order.push_back({event(i).start_ns, i});
     }
@@ -212,7 +211,8 @@ class Finder {
     bool inferred = false;
     for (std::uint32_t i = 0; i < p_.events.size(); ++i) {
       const Event& e = event(i);
-      if (e.kind != Kind::kRuntime || !window_.Has(e.start_ns) || out_.host.contains(i)) continue;
+      if (e.kind != EventKind::kRuntime || !window_.Has(e.start_ns) || out_.host.contains(i))
+        continue;
       const std::string_view name = p_.name(e);
       if (Contains(name, "DeviceSynchronize") || Contains(name, "CtxSynchronize")) {
         AllBefore(e.start_ns, &out_.host[i]);
@@ -270,7 +270,7 @@ class Finder {
 GpuWaits FindGpuWaits(const ProfileTrace& profile, const Window& window,
                       const Communications& comms, std::set<std::string>* assumed,
                       std::set<std::string>* missing) {
-  return Finder(profile, window, comms, assumed, missing).Find();
+  return WaitFinder(profile, window, comms, assumed, missing).Find();
 }
 
 }  // namespace orrery::workload

@@ -13,6 +13,9 @@
 
 namespace orrery::workload {
 
+// By which the clocks of host and GPU may differ.
+inline constexpr std::int64_t kClockNs = 2'000;
+
 struct GpuWaits {
   static constexpr std::uint32_t kNone = 0xFFFFFFFFu;
   using Targets = std::vector<std::uint32_t>;  // operations of the GPU, by event

@@ -12,18 +12,17 @@ namespace {
 using formats::ProfileTrace;
 using Event = ProfileTrace::Event;
 using EventKind = ProfileTrace::Kind;
-using Kind = RankNode::Kind;
+using NodeKind = RankNode::Kind;
 
-constexpr std::uint32_t kNone = RankNode::kNone;
+constexpr std::uint32_t kNoNode = RankNode::kNone;
 constexpr std::int64_t kPauseNs = 100'000;  // of a thread, after which it may go on by another's
 constexpr std::int64_t kIdleNs = 20'000;    // of a thread, to be taken for a wait
-constexpr std::int64_t kClockNs = 2'000;    // by which the clocks of host and GPU may differ
 
 // A thread's operators: those that no other encloses, and who runs when.
 struct Activity {
   struct Change {
     std::int64_t ns = 0;
-    std::uint32_t inner = kNone;  // the innermost operator from here on
+    std::uint32_t inner = kNoNode;  // the innermost operator from here on
   };
   std::vector<std::uint32_t> outer;
   std::vector<Change> changes;
@@ -39,9 +38,9 @@ struct Activity {
 };
 
 struct Thread {
-  std::uint32_t track = kNone;
+  std::uint32_t track = kNoNode;
   std::int64_t cursor_ns = 0;
-  std::uint32_t last = kNone;  // node
+  std::uint32_t last = kNoNode;  // node
   std::size_t next_outer = 0;
   Activity activity;
 };
@@ -51,8 +50,8 @@ struct Point {
   enum class Type : std::uint8_t { kLaunch, kPost, kGpu, kSync, kResume };
   std::int64_t ns = 0;
   Type type = Type::kLaunch;
-  std::uint32_t thread = kNone;  // of the track
-  std::uint32_t index = 0;       // an event; kPost: a communication; kResume: of `resumes`
+  std::uint32_t thread = kNoNode;  // of the track
+  std::uint32_t index = 0;         // an event; kPost: a communication; kResume: of `resumes`
 };
 
 // A thread goes on after communication.
@@ -66,8 +65,8 @@ class Builder {
   Builder(const PyTorchRank& rank, const Window& window, const Communications& comms)
       : profile_(rank.profile), window_(window), comms_(comms) {
     for (const ProfileTrace::Track& t : profile_.tracks) gpu_ = gpu_ || t.gpu;
-    node_of_event_.assign(profile_.events.size(), kNone);
-    node_of_comm_.assign(comms.list.size(), kNone);
+    node_of_event_.assign(profile_.events.size(), kNoNode);
+    node_of_comm_.assign(comms.list.size(), kNoNode);
   }
 
   RankSteps Build() {
@@ -109,7 +108,7 @@ class Builder {
       if (count > most) out_.main = track;
       most = std::max(most, count);
     }
-    if (out_.main == kNone) out_.main = static_cast<std::uint32_t>(profile_.tracks.size());
+    if (out_.main == kNoNode) out_.main = static_cast<std::uint32_t>(profile_.tracks.size());
   }
 
   // Threads that matter: the main one, those that launch or wait, those that post communication.
@@ -128,7 +127,8 @@ class Builder {
       while (!stack.empty() && event(stack.back()).end_ns() <= until) {
         const std::int64_t end = event(stack.back()).end_ns();
         stack.pop_back();
-        threads_.at(track).activity.changes.push_back({end, stack.empty() ? kNone : stack.back()});
+        threads_.at(track).activity.changes.push_back(
+            {end, stack.empty() ? kNoNode : stack.back()});
       }
     };
     for (std::uint32_t i = 0; i < profile_.events.size(); ++i) {
@@ -147,9 +147,9 @@ class Builder {
   void AddGpuPoints() {
     for (std::uint32_t i = 0; i < profile_.events.size(); ++i) {
       if (waits_.used[i]) {
-        points_.push_back({event(i).start_ns, Point::Type::kGpu, kNone, i});
+        points_.push_back({event(i).start_ns, Point::Type::kGpu, kNoNode, i});
         const std::uint32_t launch = waits_.launch[i];
-        if (launch == kNone || node_of_event_[launch] == kPlanned) continue;
+        if (launch == kNoNode || node_of_event_[launch] == kPlanned) continue;
         node_of_event_[launch] = kPlanned;
         points_.push_back(
             {event(launch).start_ns, Point::Type::kLaunch, event(launch).track, launch});
@@ -196,7 +196,7 @@ class Builder {
       const auto [before, after] = activity.Around(c.end_ns);
       from = before == nullptr ? window_.begin_ns : before->ns;
       to = after == nullptr ? window_.end_ns : after->ns;
-      const bool idle = before == nullptr || before->inner == kNone ||
+      const bool idle = before == nullptr || before->inner == kNoNode ||
                         profile_.name(event(before->inner)).starts_with("autograd::");
       if (!c.blocking && (!idle || to - from < kIdleNs)) return false;
       if (!c.blocking) {
@@ -217,7 +217,7 @@ class Builder {
     return true;
   }
 
-  std::uint32_t Add(Kind kind, std::uint32_t track, std::int64_t start, std::int64_t duration,
+  std::uint32_t Add(NodeKind kind, std::uint32_t track, std::int64_t start, std::int64_t duration,
                     std::uint32_t name) {
     RankNode node;
     node.kind = kind;
@@ -229,7 +229,7 @@ class Builder {
     return static_cast<std::uint32_t>(out_.nodes.size() - 1);
   }
   void Lead(std::uint32_t from, std::uint32_t to, bool on_start = false) {
-    if (from == kNone) return;
+    if (from == kNoNode) return;
     auto& deps = out_.nodes[to].deps;
     if (!deps.empty() && deps.back().node == from && deps.back().on_start == on_start) return;
     deps.push_back({from, on_start});
@@ -240,7 +240,7 @@ class Builder {
     const Activity& activity = t->activity;
     while (t->cursor_ns < ns) {
       std::int64_t end = ns;
-      std::uint32_t op = kNone;
+      std::uint32_t op = kNoNode;
       while (!gpu_ && t->next_outer < activity.outer.size()) {
         const Event& e = event(activity.outer[t->next_outer]);
         if (e.end_ns() <= t->cursor_ns) {
@@ -255,22 +255,22 @@ class Builder {
         }
         break;
       }
-      const bool own = op != kNone && !profile_.name(event(op)).starts_with("c10d::");
-      t->last = Add(own ? Kind::kWork : Kind::kHost, t->track, t->cursor_ns, end - t->cursor_ns,
-                    op == kNone ? kNone : event(op).name);
+      const bool own = op != kNoNode && !profile_.name(event(op)).starts_with("c10d::");
+      t->last = Add(own ? NodeKind::kWork : NodeKind::kHost, t->track, t->cursor_ns,
+                    end - t->cursor_ns, op == kNoNode ? kNoNode : event(op).name);
       t->cursor_ns = end;
     }
   }
   // Brings a thread to `ns`; where it has paused while another was at work, by that.
   void Reach(Thread* t, std::int64_t ns) {
-    const bool first = t->last == kNone && t->cursor_ns == 0;
+    const bool first = t->last == kNoNode && t->cursor_ns == 0;
     const std::int64_t from = first ? window_.begin_ns : t->cursor_ns;
     const auto* before = t->activity.Around(last_ns_).first;
-    const bool works = before != nullptr && before->inner != kNone;
+    const bool works = before != nullptr && before->inner != kNoNode;
     const bool paused = first || (ns - from > kPauseNs && !works);
-    if (paused && last_thread_ != kNone && last_thread_ != t->track && last_ns_ >= from &&
+    if (paused && last_thread_ != kNoNode && last_thread_ != t->track && last_ns_ >= from &&
         last_ns_ <= ns) {
-      const std::uint32_t node = Add(Kind::kHost, t->track, last_ns_, ns - last_ns_, kNone);
+      const std::uint32_t node = Add(NodeKind::kHost, t->track, last_ns_, ns - last_ns_, kNoNode);
       Lead(last_node_, node);
       t->last = node;
       t->cursor_ns = ns;
@@ -319,8 +319,8 @@ class Builder {
     std::int64_t ready = t->cursor_ns;
     for (const std::uint32_t n : nodes) ready = std::max(ready, out_.nodes[n].end_ns());
     if (to <= t->cursor_ns && nodes.empty()) return;
-    const std::uint32_t node = Add(Kind::kHost, t->track, std::min(ready, to),
-                                   std::max<std::int64_t>(0, to - ready), kNone);
+    const std::uint32_t node = Add(NodeKind::kHost, t->track, std::min(ready, to),
+                                   std::max<std::int64_t>(0, to - ready), kNoNode);
     for (const std::uint32_t n : nodes) Lead(n, node);
     t->last = last_node_ = node;
     t->cursor_ns = last_ns_ = std::max(to, t->cursor_ns);
@@ -329,7 +329,7 @@ class Builder {
   // A delay that ends at `ns`, behind what is ready at `ready`; what leads to it, leads here.
   std::uint32_t Delay(const std::vector<std::uint32_t>& after, std::int64_t ready,
                       std::int64_t ns) {
-    const std::uint32_t node = Add(Kind::kHost, kNone, ready, ns - ready, kNone);
+    const std::uint32_t node = Add(NodeKind::kHost, kNoNode, ready, ns - ready, kNoNode);
     for (const std::uint32_t n : after) Lead(n, node);
     return node;
   }
@@ -344,7 +344,7 @@ class Builder {
       after.push_back(node);
       ready = std::max(ready, std::min(ns, e.start_ns));
     };
-    if (waits_.launch[index] != kNone) {
+    if (waits_.launch[index] != kNoNode) {
       wait_for(node_of_event_[waits_.launch[index]], event(waits_.launch[index]).start_ns);
     }
     if (const auto targets = waits_.stream.find(index); targets != waits_.stream.end()) {
@@ -356,21 +356,21 @@ class Builder {
     const bool first = before == 0;  // one above the node
     const bool overlaps = !first && out_.nodes[before - 1].end_ns() > e.start_ns;
     if (!first && !overlaps) wait_for(before - 1, out_.nodes[before - 1].end_ns());
-    std::uint32_t delay = kNone;
+    std::uint32_t delay = kNoNode;
     if (e.start_ns > ready) delay = Delay(after, ready, e.start_ns);
     const auto comms = waits_.comms.find(index);
     const std::size_t count = comms == waits_.comms.end() ? 1 : comms->second.size();
-    std::uint32_t node = kNone;
+    std::uint32_t node = kNoNode;
     for (std::size_t k = 0; k < count; ++k) {
       const bool comm = comms != waits_.comms.end();
-      node = Add(comm ? Kind::kComm : Kind::kWork, overlaps ? kNone : e.track, e.start_ns,
+      node = Add(comm ? NodeKind::kComm : NodeKind::kWork, overlaps ? kNoNode : e.track, e.start_ns,
                  e.duration_ns, e.name);
       if (comm) {
         out_.nodes[node].comm = comms->second[k];
         node_of_comm_[comms->second[k]] = node;
         KeepOrder(comms->second[k], node);
       }
-      if (delay != kNone) {
+      if (delay != kNoNode) {
         Lead(delay, node);
       } else {
         for (const std::uint32_t n : after) Lead(n, node);
@@ -386,14 +386,14 @@ class Builder {
     Thread& t = threads_.at(c.thread);
     Reach(&t, std::max(c.post_ns, t.cursor_ns));
     std::vector<std::uint32_t> after;
-    if (t.last != kNone) after.push_back(t.last);
-    std::uint32_t delay = kNone;
+    if (t.last != kNoNode) after.push_back(t.last);
+    std::uint32_t delay = kNoNode;
     if (c.start_ns > t.cursor_ns) delay = Delay(after, t.cursor_ns, c.start_ns);
     const std::uint32_t node =
-        Add(Kind::kComm, kNone, c.start_ns, c.end_ns - c.start_ns, event(c.op).name);
+        Add(NodeKind::kComm, kNoNode, c.start_ns, c.end_ns - c.start_ns, event(c.op).name);
     out_.nodes[node].comm = index;
     node_of_comm_[index] = node;
-    if (delay != kNone) {
+    if (delay != kNoNode) {
       Lead(delay, node);
     } else {
       for (const std::uint32_t n : after) Lead(n, node);
@@ -415,14 +415,14 @@ class Builder {
     for (const Resume& r : resumes_) {
       for (const std::uint32_t c : r.comms) awaited[c] = true;
     }
-    const std::uint32_t node = Add(Kind::kHost, main->track, window_.end_ns, 0, kNone);
+    const std::uint32_t node = Add(NodeKind::kHost, main->track, window_.end_ns, 0, kNoNode);
     for (std::uint32_t c = 0; c < awaited.size(); ++c) {
       if (!awaited[c]) Lead(node_of_comm_[c], node);
     }
     main->last = node;
   }
 
-  static constexpr std::uint32_t kPlanned = kNone - 1;
+  static constexpr std::uint32_t kPlanned = kNoNode - 1;
 
   const ProfileTrace& profile_;
   const Window window_;
@@ -436,7 +436,7 @@ class Builder {
   GpuWaits waits_;
   std::vector<std::uint32_t> node_of_event_, node_of_comm_;
   std::map<std::uint32_t, std::uint32_t> last_on_stream_, last_of_group_;
-  std::uint32_t last_thread_ = kNone, last_node_ = kNone;
+  std::uint32_t last_thread_ = kNoNode, last_node_ = kNoNode;
   std::int64_t last_ns_ = 0;
 };
 

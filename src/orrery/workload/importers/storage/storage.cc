@@ -17,7 +17,7 @@
 namespace orrery::workload {
 namespace {
 
-constexpr std::uint32_t kNone = graph::Request::kNone;
+constexpr std::uint32_t kNoRequest = graph::Request::kNone;
 using Lookup = DirectDriveSettings::Lookup;
 
 constexpr std::int64_t kMostParts = 50'000'000;
@@ -96,7 +96,7 @@ class Writer {
     delays_.resize(hosts_.size(), 0);
     written_.resize(hosts_.size(), 0);
     const std::size_t lanes = s_.open ? 1 : static_cast<std::size_t>(s_.depth);
-    for (Client& client : clients_) client.last.resize(lanes, kNone);
+    for (Client& client : clients_) client.last.resize(lanes, kNoRequest);
   }
 
   Status Write() {
@@ -132,7 +132,7 @@ class Writer {
  private:
   struct Client {
     std::vector<std::uint32_t> last;  // request, by lane
-    std::uint32_t mount = kNone;
+    std::uint32_t mount = kNoRequest;
     std::size_t made = 0;
   };
   struct Slice {
@@ -212,7 +212,7 @@ class Writer {
       one.mount = client.mount;
     } else {
       out.after = std::exchange(lane, static_cast<std::uint32_t>(out_.requests.all.size()));
-      if (out.after != kNone) out.begin = s_.think;
+      if (out.after != kNoRequest) out.begin = s_.think;
     }
     const std::int64_t end = r.offset + std::max<std::int64_t>(1, r.bytes);
     for (std::int64_t number = r.offset / s_.slice; number * s_.slice < end; ++number) {

@@ -6,7 +6,7 @@ namespace orrery::workload {
 namespace {
 
 using Op = HostProgram::Op;
-constexpr Op kNone = HostProgram::kNone;
+constexpr Op kNoOp = HostProgram::kNone;
 
 class GraphWriter {
  public:
@@ -29,7 +29,7 @@ class GraphWriter {
       begin = programs_[hosts[0]].Delay(wait, {begin});
       if (!behind) clock.arrival = begin;
     }
-    const Op mounted = one.mount == graph::Request::kNone ? kNone : done_[one.mount];
+    const Op mounted = one.mount == graph::Request::kNone ? kNoOp : done_[one.mount];
     ops_.clear();
     for (const graph::Shape::Node& node : services_.shapes[one.shape].nodes) {
       after_.clear();
@@ -47,7 +47,7 @@ class GraphWriter {
 
  private:
   struct Clock {
-    Op arrival = kNone;  // the latest time that was written
+    Op arrival = kNoOp;  // the latest time that was written
     SimTime at = 0;      // it
   };
 
