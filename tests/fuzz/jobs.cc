@@ -50,7 +50,7 @@ const cluster::Cluster& SmallCluster() {
   return *cluster;
 }
 
-constexpr std::array<Target, 17> kTargets = {{
+constexpr std::array<Target, 24> kTargets = {{
     {"job", Job},
     {"recipe-deepspeed", [](std::string_view b) { Recipe(b, "ds.json", "deepspeed"); }},
     {"recipe-accelerate", [](std::string_view b) { Recipe(b, "fsdp.yaml", "accelerate"); }},
@@ -60,6 +60,14 @@ constexpr std::array<Target, 17> kTargets = {{
     {"recipe-torchtitan", [](std::string_view b) { Recipe(b, "job.toml", "torchtitan"); }},
     {"recipe-maxtext", [](std::string_view b) { Recipe(b, "gpu.yml", "maxtext"); }},
     {"recipe-llm-foundry", [](std::string_view b) { Recipe(b, "mpt.yaml", "llm-foundry"); }},
+    {"recipe-gpt-neox", [](std::string_view b) { Recipe(b, "20B.yml", "gpt-neox"); }},
+    {"recipe-torchtune", [](std::string_view b) { Recipe(b, "8B_full.yaml", "torchtune"); }},
+    {"recipe-primus", [](std::string_view b) { Recipe(b, "exp.yaml", "primus"); }},
+    {"recipe-nanotron", [](std::string_view b) { Recipe(b, "llama.yaml", "nanotron"); }},
+    {"recipe-axolotl", [](std::string_view b) { Recipe(b, "fft.yml", "axolotl"); }},
+    {"recipe-ms-swift", [](std::string_view b) { Recipe(b, "sft.sh", "ms-swift"); }},
+    {"recipe-ms-swift-megatron",
+     [](std::string_view b) { Recipe(b, "sft.sh", "ms-swift-megatron"); }},
     {"recipe-nemo", [](std::string_view b) { Recipe(b, "gpt.yaml", "nemo"); }},
     {"recipe-megatron", [](std::string_view b) { Recipe(b, "train.sh", "megatron"); }},
     {"csv", [](std::string_view b) { (void)formats::CsvTable::Parse(b, "input"); }},

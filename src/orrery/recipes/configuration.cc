@@ -1,10 +1,13 @@
 #include "orrery/recipes/configuration.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
 #include "orrery/base/units.h"
 #include "orrery/formats/toml.h"
+#include "orrery/recipes/dialects.h"
 
 namespace orrery::recipes {
 namespace {
@@ -155,6 +158,13 @@ class Expressions {
 };
 
 }  // namespace
+
+bool IsYaml(const std::string& path) { return path.ends_with(".yaml") || path.ends_with(".yml"); }
+
+bool HasKey(std::string_view text, std::string_view key) {
+  const std::string line = fmt::format("{}:", key);
+  return text.starts_with(line) || Contains(text, "\n" + line);
+}
 
 Result<Document> ParseConfiguration(const File& file) {
   const auto ends = [&](std::string_view ending) { return file.path.ends_with(ending); };

@@ -208,6 +208,10 @@ void ReadZero(Reading* r) {
   const std::int64_t shards = r->Whole("zero_optimization.mics_shard_size").value_or(-1);
   if (shards > 1) draft.Set("parallel.shard_group", shards);
   ReadOffload(stage, r);
+  if (r->On("wall_clock_breakdown")) {
+    draft.Assume(
+        "wall_clock_breakdown: the timers that wait for the GPU around every pass are not priced");
+  }
 }
 
 Batch DeepSpeedBatch(Reading* r) {

@@ -42,8 +42,11 @@ struct MegatronFork {
   // Of DeepSpeed's JSON.
   Status (*add_files)(const Script& script, std::span<const File> files,
                       Reading* reading) = nullptr;
+  // What it takes when it is not said otherwise, and how many processes it starts.
+  void (*defaults)(const Script& script, Launch* launch, Reading* reading) = nullptr;
   void (*before)(Reading* reading) = nullptr;  // once single arguments are translated
   void (*after)(Reading* reading) = nullptr;
+  std::string_view model = {};  // the argument that names a model of the hub
 };
 Result<Imported> ReadMegatronScript(const std::vector<File>& files, const Options& options,
                                     const MegatronFork& fork);
@@ -54,6 +57,19 @@ const Table& MegatronPatchTable();
 bool IsMegatronPatch(std::string_view text, const std::string& path);
 Result<Imported> ReadMegatronPatch(const std::vector<File>& files, const Options& options);
 
+// ms-swift's `megatron sft` and `megatron pt`.
+const Table& MsSwiftMegatronTable();
+bool IsMsSwiftMegatron(std::string_view text, const std::string& path);
+Result<Imported> ReadMsSwiftMegatron(const std::vector<File>& files, const Options& options);
+
+const Table& GptNeoxTable();
+bool IsGptNeox(std::string_view text, const std::string& path);
+Result<Imported> ReadGptNeox(const std::vector<File>& files, const Options& options);
+
+const Table& NanotronTable();
+bool IsNanotron(std::string_view text, const std::string& path);
+Result<Imported> ReadNanotron(const std::vector<File>& files, const Options& options);
+
 // The Hugging Face ecosystem: any of these beside each other, and a model's config.json.
 const Table& DeepSpeedTable();
 bool IsDeepSpeed(std::string_view text, const std::string& path);
@@ -63,6 +79,13 @@ const Table& TrainerTable();
 bool IsTrainer(std::string_view text, const std::string& path);
 const Table& LlamaFactoryTable();
 bool IsLlamaFactory(std::string_view text, const std::string& path);
+// Frameworks around the Trainer (hubs.cc).
+const Table& AxolotlTable();
+bool IsAxolotl(std::string_view text, const std::string& path);
+const Table& MsSwiftTable();
+bool IsMsSwift(std::string_view text, const std::string& path);
+// How many processes ms-swift starts stands in the environment: NPROC_PER_NODE and NNODES.
+void ReadSwiftLaunch(const Script& script, Launch* launch);
 // ZeRO's stage, buckets and offload.
 void ReadZero(Reading* r);
 Result<Imported> ReadHuggingFace(const std::vector<File>& files, const Options& options);
@@ -70,6 +93,11 @@ Result<Imported> ReadHuggingFace(const std::vector<File>& files, const Options& 
 const Table& TorchtitanTable();
 bool IsTorchtitan(std::string_view text, const std::string& path);
 Result<Imported> ReadTorchtitan(const std::vector<File>& files, const Options& options);
+void ReadTorchtitanRules(const std::string& model_file, Reading* r);
+
+const Table& TorchtuneTable();
+bool IsTorchtune(std::string_view text, const std::string& path);
+Result<Imported> ReadTorchtune(const std::vector<File>& files, const Options& options);
 
 const Table& MaxTextTable();
 bool IsMaxText(std::string_view text, const std::string& path);
@@ -83,10 +111,24 @@ Result<Imported> ReadLlmFoundry(const std::vector<File>& files, const Options& o
 const Table& NemoTable();
 bool IsNemo(std::string_view text, const std::string& path);
 Result<Imported> ReadNemo(const std::vector<File>& files, const Options& options);
-void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script);
+// `hub`: the name of a model of the hub that says the shapes; empty: arguments say them.
+void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script,
+                       const std::string& hub = "");
+
+// A YAML with Megatron's arguments by their names with underscores, nested or not; `own`: names of
+// a framework around it, which come first (null: none).
+void AddMegatronLeaves(const formats::Document& document, const formats::Node& root,
+                       const Table* own, Reading* r);
+
+// AMD's Primus: Megatron's or torchtitan's arguments, in files laid over each other.
+const Table& PrimusTable();
+bool IsPrimus(std::string_view text, const std::string& path);
+Result<Imported> ReadPrimus(const std::vector<File>& files, const Options& options);
 
 // Parts of Megatron's rules.
-void ReadMegatronModel(Reading* r);  // keys of model, and of experts in training
+// Keys of model, and of experts in training; `named`: the model is known by a name, and its
+// vocabulary with it.
+void ReadMegatronModel(bool named, Reading* r);
 // Megatron's layers on stages: those keys of parallel and model.
 void ReadMegatronStages(Reading* r);
 // "([0]*3+[1]*58)", "[1,0,1]": Python's lists of numbers; nullopt: it is none.

@@ -69,6 +69,12 @@ Draft Draft::Only(std::string_view section) const {
   return only;
 }
 
+void Draft::Replace(std::string_view section, const Draft& only) {
+  sections_.erase(std::string(section));
+  const auto found = only.sections_.find(section);
+  if (found != only.sections_.end()) sections_.insert(*found);
+}
+
 std::int64_t Draft::Whole(std::string_view key, std::int64_t fallback) const {
   const std::string* text = Find(key);
   if (text == nullptr) return fallback;

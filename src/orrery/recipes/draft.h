@@ -26,8 +26,9 @@ class Draft {
   bool Has(std::string_view key) const { return Find(key) != nullptr; }
   std::int64_t Whole(std::string_view key, std::int64_t fallback) const;
 
-  // One section alone.
+  // One section alone, and such a draft in the place of this one's section.
   Draft Only(std::string_view section) const;
+  void Replace(std::string_view section, const Draft& only);
 
   // What the job knows to differ from what was given.
   void Assume(std::string text) { assume_.push_back(std::move(text)); }

@@ -17,25 +17,27 @@ using formats::Document;
 using formats::Node;
 
 // A key at the start of a line of YAML.
-bool HasKey(std::string_view text, std::string_view key) {
-  const std::string line = fmt::format("{}:", key);
-  return text.starts_with(line) || Contains(text, "\n" + line);
-}
-
-bool IsYaml(const std::string& path) { return path.ends_with(".yaml") || path.ends_with(".yml"); }
 bool IsJson(const std::string& path) { return path.ends_with(".json"); }
+
+Tables AllTables(const Hub* hub) {
+  Tables tables = {&DeepSpeedTable(), &AccelerateTable(), &TrainerTable(), &LlamaFactoryTable()};
+  if (hub != nullptr) tables.insert(tables.begin(), &hub->table());
+  return tables;
+}
 
 class Files {
  public:
-  Files(const Options& options, const std::string& name)
-      : reading_({&DeepSpeedTable(), &AccelerateTable(), &TrainerTable(), &LlamaFactoryTable()},
-                 options, name) {}
+  Files(const Options& options, const std::string& name, const Hub* hub)
+      : reading_(AllTables(hub), options, name) {
+    sources_.hub = hub;
+  }
 
   Status Add(const File& file) {
     if (IsDeepSpeed(file.text, file.path)) return AddDeepSpeed(file);
     if (IsAccelerate(file.text, file.path)) return AddAccelerate(file);
-    const bool factory = IsLlamaFactory(file.text, file.path);
-    if (!factory && !IsTrainer(file.text, file.path)) {
+    const bool factory = sources_.hub == nullptr && IsLlamaFactory(file.text, file.path);
+    const bool hub = sources_.hub != nullptr && sources_.hub->knows(file.text, file.path);
+    if (!factory && !hub && !IsTrainer(file.text, file.path)) {
       return InvalidInput(
           "'{}' is neither DeepSpeed's JSON, Accelerate's YAML, a Trainer's arguments nor a "
           "model's config.json",
@@ -76,6 +78,9 @@ class Files {
   Result<Imported> Finish(std::vector<File>* files) && {
     sources_.model_file = TakeModelFile(files);
     for (const File& file : *files) ORRERY_RETURN_IF_ERROR(Add(file));
+    if (sources_.hub != nullptr) {
+      sources_.hub->defaults(script_ ? &*script_ : nullptr, &sources_, &reading_);
+    }
     ORRERY_RETURN_IF_ERROR(Follow());
     ReadLaunch();
     reading_.Translate();
@@ -86,6 +91,7 @@ class Files {
     if (sources_.deepspeed) ReadDeepSpeedRules(sources_, &reading_);
     ReadLengths(sources_, &reading_);
     SetBatch(sources_, SaidBatch(), &reading_);
+    if (sources_.hub != nullptr) return reading_.Finish(std::string(sources_.hub->name));
     return reading_.Finish(sources_.llama_factory ? "llama-factory"
                            : sources_.trainer     ? "trainer"
                            : sources_.accelerate  ? "accelerate"
@@ -120,8 +126,9 @@ class Files {
   }
 
   Status AddScript(const File& file) {
-    ORRERY_ASSIGN_OR_RETURN(const Script script,
+    ORRERY_ASSIGN_OR_RETURN(script_,
                             ReadScript(file.text, file.path, reading_.options().variables));
+    const Script& script = *script_;
     ORRERY_ASSIGN_OR_RETURN(const CommandLine line,
                             FindTraining(script, ArgumentTables(), file.path));
     AddWords(line.words, ArgumentTables(), &reading_);
@@ -144,6 +151,9 @@ class Files {
 
   // LLaMA-Factory takes the Trainer's arguments beside its own.
   Tables ArgumentTables() const {
+    if (sources_.hub != nullptr) {
+      return {&sources_.hub->table(), &TrainerTable(), &AccelerateTable()};
+    }
     if (sources_.llama_factory) return {&LlamaFactoryTable(), &TrainerTable()};
     return {&TrainerTable()};
   }
@@ -182,13 +192,16 @@ class Files {
       batch.passes = said ? reading_.Whole("--gradient_accumulation_steps") : passes;
     }
     if (!reading_.Has("--per_device_train_batch_size")) {
-      reading_.draft().Assume("per_device_train_batch_size: 8, the Trainer's default");
+      reading_.draft().Assume(
+          fmt::format("per_device_train_batch_size: {}, {}'s default", batch.micro.value_or(8),
+                      sources_.hub == nullptr ? "the Trainer" : sources_.hub->name));
     }
     return batch;
   }
 
   Reading reading_;
   Sources sources_;
+  std::optional<Script> script_;  // the launch script, where one is given
 };
 
 }  // namespace
@@ -260,10 +273,13 @@ bool IsDeepSpeed(std::string_view text, const std::string& path) {
 
 Result<Imported> ReadHuggingFace(const std::vector<File>& files, const Options& options) {
   std::vector<File> rest = files;
-  const auto main = std::ranges::find_if(rest, [](const File& file) {
-    return IsTrainer(file.text, file.path) || IsLlamaFactory(file.text, file.path);
+  const Hub* hub = nullptr;
+  const auto main = std::ranges::find_if(rest, [&](const File& file) {
+    if (hub == nullptr) hub = FindHub(file.text, file.path);
+    return hub != nullptr || IsTrainer(file.text, file.path) ||
+           IsLlamaFactory(file.text, file.path);
   });
-  return Files(options, main != rest.end() ? main->path : files.front().path).Finish(&rest);
+  return Files(options, main != rest.end() ? main->path : files.front().path, hub).Finish(&rest);
 }
 
 }  // namespace orrery::recipes

@@ -14,8 +14,23 @@
 
 namespace orrery::recipes {
 
+struct Sources;
+
+// A framework around the Trainer: its own arguments stand before the Trainer's, and most say the
+// same by another name (the key of their rows).
+struct Hub {
+  std::string_view name;
+  const Table& (*table)();
+  bool (*knows)(std::string_view text, const std::string& path);
+  // Adds what it takes when it is not said otherwise; `script`: null where there is none.
+  void (*defaults)(const Script* script, Sources* sources, Reading* reading);
+};
+// The one that knows a file; null: none does.
+const Hub* FindHub(std::string_view text, const std::string& path);
+
 // Which files spoke.
 struct Sources {
+  const Hub* hub = nullptr;
   bool deepspeed = false, accelerate = false, trainer = false, llama_factory = false;
   std::string model_file;
   Launch launch;

@@ -36,9 +36,10 @@ bool AddLeaf(const formats::Document& document, const Leaf& leaf, const Row* row
   const Node& node = *leaf.node;
   if (node.kind == Node::Kind::kNull) return true;  // as if it were not there
   if (row == nullptr) return false;
-  if (row->effect == Effect::kRefused && node.kind == Node::Kind::kList && node.items.empty()) {
-    return true;
-  }
+  const bool empty = node.kind == Node::Kind::kList     ? node.items.empty()
+                     : node.kind == Node::Kind::kScalar ? node.text.empty()
+                                                        : false;
+  if (row->effect == Effect::kRefused && empty) return true;
   Given given{.name = leaf.path, .row = row, .where = document.Where(node)};
   const auto add = [&](const Node& item) {
     given.values.push_back({.text = item.text, .line = item.line});

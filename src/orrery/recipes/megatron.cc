@@ -217,26 +217,6 @@ void ReadProgram(const std::string& program, Reading* r) {
   }
 }
 
-// Its YAML: Megatron's own (names with underscores, nested or not), or MODEL_ARGS with names as on
-// the command line.
-Status AddYaml(const formats::Document& document, Reading* r) {
-  const Table& table = MegatronTable();
-  const formats::Node* arguments = document.root.Find("MODEL_ARGS");
-  for (const Leaf& leaf : Leaves(arguments != nullptr ? *arguments : document.root)) {
-    const std::string name = leaf.path.substr(leaf.path.rfind('.') + 1);
-    std::string argument = name;  // as on the command line, with underscores in some files
-    std::ranges::replace(argument, '_', '-');
-    if (!argument.starts_with("--")) argument.insert(0, "--");
-    const Row* row = table.Find(name);
-    if (row == nullptr) row = table.FindField(name);
-    if (row == nullptr && (row = table.Find(argument)) != nullptr) {
-      if (AddLeaf(document, {argument, leaf.node}, row, r)) continue;
-    }
-    if (!AddLeaf(document, leaf, row, r)) r->AddUnknown(name, document.Where(*leaf.node), {&table});
-  }
-  return {};
-}
-
 }  // namespace
 
 const Table& MegatronTable() {
@@ -247,11 +227,44 @@ const Table& MegatronTable() {
   return table;
 }
 
-void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script) {
+void AddMegatronLeaves(const formats::Document& document, const formats::Node& root,
+                       const Table* own, Reading* r) {
+  const Table& table = MegatronTable();
+  for (const Leaf& leaf : Leaves(root)) {
+    const Row* ours = own == nullptr ? nullptr : own->Find(leaf.path);
+    if (ours != nullptr && AddLeaf(document, leaf, ours, r)) continue;
+    const std::string name = leaf.path.substr(leaf.path.rfind('.') + 1);
+    std::string argument = name;  // as on the command line, with underscores in some files
+    std::ranges::replace(argument, '_', '-');
+    if (!argument.starts_with("--")) argument.insert(0, "--");
+    const Row* row = table.Find(name);
+    if (row == nullptr) row = table.FindField(name);
+    if (row == nullptr && (row = table.Find(argument)) != nullptr) {
+      if (AddLeaf(document, {argument, leaf.node}, row, r)) continue;
+    }
+    if (AddLeaf(document, leaf, row, r)) continue;
+    Tables tables = {&table};
+    if (own != nullptr) tables.insert(tables.begin(), own);
+    r->AddUnknown(name, document.Where(*leaf.node), tables);
+  }
+}
+
+void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script,
+                       const std::string& hub) {
   Draft& draft = r->draft();
   draft.SetText("framework", "megatron");
-  const bool named = !r->options().model.empty();
-  ReadMegatronModel(r);
+  const bool named = !r->options().model.empty() || !hub.empty();
+  Draft known;
+  if (named) {  // its shapes are not the recipe's to say, and rules below ask for some
+    draft.DropSection("model");
+    ReadModel("hub", "", hub, "--model", r);
+    known = draft.Only("model");
+    if (const auto model = r->Model()) {
+      draft.Set("model.layers", model->layers);
+      if (model->experts.count > 0) draft.Set("model.experts", model->experts.count);
+    }
+  }
+  ReadMegatronModel(named, r);
   ReadMegatronStages(r);
   ReadMegatronPrecision(r);
   ReadRecompute(r);
@@ -285,10 +298,7 @@ void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script) {
       {"model.heads", "--num-attention-heads"},
       {"training.seq_len", "--seq-length"},
       {"training.micro_batch", "--micro-batch-size"}};
-  if (named) {  // its shapes are not the recipe's to say
-    draft.DropSection("model");
-    ReadModel("hub", "", "", "--model", r);
-  }
+  if (named) draft.Replace("model", known);
   for (const auto& [key, argument] : kNeeded) {
     if (named && std::string_view(key).starts_with("model.")) continue;
     if (!draft.Has(key) && !r->Has(argument) && !r->IsSet(key))
@@ -325,13 +335,16 @@ Result<Imported> ReadMegatronScript(const std::vector<File>& files, const Option
   if (fork.add_files != nullptr) {
     ORRERY_RETURN_IF_ERROR(fork.add_files(script, std::span(files).subspan(1), &reading));
   }
+  Launch launch = line.launch;
+  if (fork.defaults != nullptr) fork.defaults(script, &launch, &reading);
   reading.Translate();
   for (const std::string& note : script.notes) {
     reading.draft().Assume(fmt::format("{} {}", file.path, note));
   }
   ReadProgram(line.program, &reading);
   if (fork.before != nullptr) fork.before(&reading);
-  ReadMegatronRules(&reading, line.launch, &script);
+  const std::string hub = fork.model.empty() ? "" : reading.TextIfKnown(fork.model);
+  ReadMegatronRules(&reading, launch, &script, hub);
   if (fork.after != nullptr) fork.after(&reading);
   return reading.Finish(std::string(fork.name));
 }
@@ -349,7 +362,9 @@ Result<Imported> ReadMegatron(const std::vector<File>& files, const Options& opt
   Reading reading({&MegatronTable()}, options, file.path);
   ORRERY_ASSIGN_OR_RETURN(const formats::Document document,
                           formats::ParseYaml(file.text, file.path));
-  ORRERY_RETURN_IF_ERROR(AddYaml(document, &reading));
+  const formats::Node* arguments =
+      document.root.Find("MODEL_ARGS");  // names as on the command line
+  AddMegatronLeaves(document, arguments != nullptr ? *arguments : document.root, nullptr, &reading);
   reading.Translate();
   ReadMegatronRules(&reading, {}, nullptr);
   return reading.Finish("megatron");

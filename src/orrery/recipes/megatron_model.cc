@@ -313,14 +313,14 @@ void ReadDropout(Reading* r) {
 
 }  // namespace
 
-void ReadMegatronModel(Reading* r) {
+void ReadMegatronModel(bool named, Reading* r) {
   ReadFeedForward(r);
   ReadAttentionShape(r);
   ReadPositions(r);
   ReadHybrid(r);
   ReadExperts(r);
   ReadDropout(r);
-  if (r->options().model.empty()) ReadVocabulary(r);
+  if (!named) ReadVocabulary(r);
 }
 
 }  // namespace orrery::recipes

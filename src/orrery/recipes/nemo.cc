@@ -18,25 +18,6 @@ namespace {
 using formats::Document;
 using formats::Node;
 
-bool IsTrue(std::string_view text) {
-  const std::string lower = Lower(text);
-  return lower == "true" || lower == "yes" || lower == "on" || lower == "1";
-}
-
-// Megatron's argument, as if it had been given where `name` stands.
-void AddAs(std::string_view argument, const std::string& name, const std::string& value, bool on,
-           const std::string& where, Reading* r) {
-  Given given{.name = name, .row = MegatronTable().Find(argument), .on = on, .where = where};
-  if (!given.row->flag()) given.values.push_back({.text = value});
-  r->Add(std::move(given));
-}
-
-void AddSame(const Document& document, const Leaf& leaf, const Row& row, Reading* r) {
-  if (leaf.node->kind != Node::Kind::kScalar) return;
-  const bool truth = IsTrue(leaf.node->text), inverse = !row.values.empty();
-  AddAs(row.key, leaf.path, leaf.node->text, truth != inverse, document.Where(*leaf.node), r);
-}
-
 // A name of NeMo's own, one of Megatron's under any section, a section without effect; else none.
 const Row* FindLeaf(const std::string& path) {
   const std::string last = path.substr(path.rfind('.') + 1);
@@ -55,9 +36,9 @@ void ReadNemoPrecision(Reading* r) {
   const std::string where = r->Where(argument);
   const auto holds = [&](std::string_view part) { return text.find(part) != std::string::npos; };
   if (holds("bf16")) {
-    AddAs("--bf16", std::string(argument), "", true, where, r);
+    r->AddAs("--bf16", std::string(argument), "", where);
   } else if (holds("16")) {
-    AddAs("--fp16", std::string(argument), "", true, where, r);
+    r->AddAs("--fp16", std::string(argument), "", where);
   }
   const std::string_view recipe = holds("mxfp8")        ? "mxfp8"
                                   : holds("current")    ? "tensorwise"
@@ -65,10 +46,10 @@ void ReadNemoPrecision(Reading* r) {
                                   : holds("delayed")    ? "delayed"
                                                         : "";
   if (!recipe.empty()) {
-    AddAs("--fp8-format", std::string(argument), "hybrid", true, where, r);
-    AddAs("--fp8-recipe", std::string(argument), std::string(recipe), true, where, r);
+    r->AddAs("--fp8-format", std::string(argument), "hybrid", where);
+    r->AddAs("--fp8-recipe", std::string(argument), std::string(recipe), where);
   } else if (holds("nvfp4")) {
-    AddAs("--fp4-format", std::string(argument), "e2m1", true, where, r);
+    r->AddAs("--fp4-format", std::string(argument), "e2m1", where);
   }
 }
 
@@ -76,28 +57,26 @@ void ReadNemoPrecision(Reading* r) {
 void AddImplied(Reading* r) {
   ReadNemoPrecision(r);
   if (r->Has("--num-query-groups") && !r->Has("--group-query-attention")) {
-    AddAs("--group-query-attention", "num_query_groups", "", true, r->Where("--num-query-groups"),
-          r);
+    r->AddAs("--group-query-attention", "num_query_groups", "", r->Where("--num-query-groups"));
   }
   const std::string old = Lower(r->Text("model.activation"));
   const std::string function = Lower(r->Text("model.activation_func"));
   if (old.find("swiglu") != std::string::npos || old.find("geglu") != std::string::npos) {
-    AddAs("--swiglu", "model.activation", "", true, r->Where("model.activation"), r);
+    r->AddAs("--swiglu", "model.activation", "", r->Where("model.activation"));
   } else if (old.find("squared") != std::string::npos ||
              function.find("squared") != std::string::npos) {
-    AddAs("--squared-relu", "model.activation", "", true, r->Where("model.activation"), r);
+    r->AddAs("--squared-relu", "model.activation", "", r->Where("model.activation"));
   }
   if (r->Has("model.bias") && !r->On("model.bias")) {
-    AddAs("--disable-bias-linear", "model.bias", "", true, r->Where("model.bias"), r);
+    r->AddAs("--disable-bias-linear", "model.bias", "", r->Where("model.bias"));
   }
   // NeMo's default number of layers counts only where offloading is on.
   if (r->Has("model.cpu_offloading") && !r->On("model.cpu_offloading")) {
-    AddAs("--cpu-offloading-num-layers", "model.cpu_offloading", "0", true,
-          r->Where("model.cpu_offloading"), r);
+    r->AddAs("--cpu-offloading-num-layers", "model.cpu_offloading", "0",
+             r->Where("model.cpu_offloading"));
   }
   if (r->Text("model.optim.name").find("distributed") != std::string::npos) {
-    AddAs("--use-distributed-optimizer", "model.optim.name", "", true, r->Where("model.optim.name"),
-          r);
+    r->AddAs("--use-distributed-optimizer", "model.optim.name", "", r->Where("model.optim.name"));
   }
 }
 
@@ -107,14 +86,12 @@ void AddTokenizer(Reading* r) {
   const std::string type = r->Text("model.tokenizer.type"),
                     model = r->Text("model.tokenizer.model");
   if (library == "megatron" && !type.empty()) {
-    AddAs("--tokenizer-type", "model.tokenizer.type", type, true, r->Where("model.tokenizer.type"),
-          r);
+    r->AddAs("--tokenizer-type", "model.tokenizer.type", type, r->Where("model.tokenizer.type"));
   } else if (library == "huggingface" && !type.empty()) {
-    AddAs("--tokenizer-model", "model.tokenizer.type", type, true, r->Where("model.tokenizer.type"),
-          r);
+    r->AddAs("--tokenizer-model", "model.tokenizer.type", type, r->Where("model.tokenizer.type"));
   } else if (!model.empty()) {
-    AddAs("--tokenizer-model", "model.tokenizer.model", model, true,
-          r->Where("model.tokenizer.model"), r);
+    r->AddAs("--tokenizer-model", "model.tokenizer.model", model,
+             r->Where("model.tokenizer.model"));
   }
 }
 
@@ -174,9 +151,9 @@ Result<Imported> ReadNemo(const std::vector<File>& files, const Options& options
   Reading reading({&NemoTable(), &MegatronTable()}, options, file.path);
   for (const Leaf& leaf : Leaves(document.root)) {
     const Row* row = FindLeaf(leaf.path);
-    if (row != nullptr && row->key.starts_with("--")) {
-      AddSame(document, leaf, *row, &reading);
-    } else if (!AddLeaf(document, leaf, row, &reading)) {
+    const bool same = row != nullptr && row->key.starts_with("--");
+    if (same && leaf.node->kind != Node::Kind::kScalar) continue;
+    if (!AddLeaf(document, leaf, row, &reading)) {
       reading.AddUnknown(leaf.path, document.Where(*leaf.node), {&NemoTable()});
     }
   }
@@ -190,7 +167,11 @@ Result<Imported> ReadNemo(const std::vector<File>& files, const Options& options
   if (reading.Has("trainer.devices")) {
     launch.gpus_per_node = reading.Whole("trainer.devices").value_or(0);
   }
-  ReadMegatronRules(&reading, launch, nullptr);
+  // A recipe of Megatron Bridge takes its shapes from a model of the hub.
+  const std::string hub = reading.Has("--num-layers") || reading.Has("--hidden-size")
+                              ? ""
+                              : reading.TextIfKnown("model.hf_model_id");
+  ReadMegatronRules(&reading, launch, nullptr, hub);
   // Falcon's newer layers have a norm each for attention and feed-forward.
   const bool newer = reading.On("model.mcore_customization_config.new_decoder_architecture");
   if (reading.On("model.mcore_customization_config.parallel_attention") && !newer) {

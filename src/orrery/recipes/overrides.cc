@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <utility>
 
 #include "orrery/base/text.h"
+#include "orrery/recipes/bridge_recipes.h"
 #include "orrery/recipes/dialects.h"
 #include "orrery/recipes/launch.h"
 
@@ -86,6 +89,47 @@ bool RunsMaxText(const std::vector<Word>& command) {
   });
 }
 
+// Megatron Bridge's run_recipe.py names a recipe in Python; some keys have options of their own.
+bool RunsBridge(const std::vector<Word>& command) {
+  return std::ranges::any_of(command,
+                             [](const Word& word) { return word.text.ends_with("run_recipe.py"); });
+}
+
+void AddBridgeOptions(const std::vector<Word>& command, const std::string& script,
+                      std::vector<Override>* all) {
+  struct Option {
+    std::string_view brief, name, key;
+  };
+  constexpr std::array<Option, 9> kOptions = {
+      {{"-gb", "--global_batch_size", "train.global_batch_size"},
+       {"-mb", "--micro_batch_size", "train.micro_batch_size"},
+       {"-sl", "--seq_length", "model.seq_length"},
+       {"-tp", "--tensor_model_parallel_size", "model.tensor_model_parallel_size"},
+       {"-pp", "--pipeline_model_parallel_size", "model.pipeline_model_parallel_size"},
+       {"-cp", "--context_parallel_size", "model.context_parallel_size"},
+       {"-vp", "--virtual_pipeline_model_parallel_size",
+        "model.virtual_pipeline_model_parallel_size"},
+       {"-ep", "--expert_model_parallel_size", "model.expert_model_parallel_size"},
+       {"-etp", "--expert_tensor_parallel_size", "model.expert_tensor_parallel_size"}}};
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const std::string& text = command[i].text;
+    const std::size_t equals = text.find('=');
+    const std::string_view name = std::string_view(text).substr(0, equals);
+    const auto found = std::ranges::find_if(kOptions, [&](const Option& option) {
+      return option.brief == name || option.name == name;
+    });
+    if (found == kOptions.end() || (equals == std::string::npos && i + 1 >= command.size())) {
+      continue;
+    }
+    const Word& value = equals == std::string::npos ? command[i + 1] : command[i];
+    all->push_back({.path = std::string(found->key),
+                    .value = equals == std::string::npos ? value.text : text.substr(equals + 1),
+                    .source = script,
+                    .line = command[i].line,
+                    .unknown = value.unknown});
+  }
+}
+
 // Keys that matter must be known; those without effect are passed over where they are not.
 Result<std::vector<Override>> Known(std::vector<Override> all, const Table& table) {
   for (const Override& set : all) {
@@ -118,8 +162,16 @@ Result<std::optional<Commanded>> FindConfiguration(const File& script, const Opt
                   .text = "per_device_batch_size: 12.0\nbase_config: base.yml\n"};
       table = &MaxTextTable();
     }
+    const std::string recipe = RunsBridge(command) ? ValueOf(command, "--recipe") : "";
+    if (table == nullptr && !recipe.empty()) {
+      ORRERY_ASSIGN_OR_RETURN(std::string text, BridgeRecipe(recipe));
+      file = File{.path = recipe + ".yaml", .text = std::move(text)};
+      table = &NemoTable();
+    }
     if (table == nullptr) continue;
-    ORRERY_ASSIGN_OR_RETURN(file->overrides, Known(Set(command, script.path), *table));
+    std::vector<Override> set = Set(command, script.path);
+    if (!recipe.empty()) AddBridgeOptions(command, script.path, &set);
+    ORRERY_ASSIGN_OR_RETURN(file->overrides, Known(std::move(set), *table));
     return std::optional(Commanded{*std::move(file), CommandOf(read, command).launch});
   }
   return std::optional<Commanded>();

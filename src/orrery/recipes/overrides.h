@@ -1,6 +1,6 @@
 // A command that names a configuration file and sets keys of it, in a launch script: MaxText's
 // "key=value", Hydra's and OmegaConf's "a.b=c" (NeMo, LLM Foundry, LLaMA-Factory), torchtitan's
-// "--a.b c".
+// "--a.b c", and Megatron Bridge's run_recipe.py, whose --recipe names one in Python.
 #pragma once
 
 #include <functional>

@@ -96,5 +96,37 @@ TEST(Configuration, ExpressionsThatGrowEnd) {
   EXPECT_LT(bytes, std::size_t{64} << 20);
 }
 
+// Megatron Bridge's recipes in Python, by name: 32 GPUs, 512 sequences a step.
+TEST(Overrides, MegatronBridgesRecipes) {
+  const std::string command =
+      "uv run python -m torch.distributed.run --nproc_per_node=8 --nnodes=4 "
+      "scripts/training/run_recipe.py --recipe llama3_70b_pretrain_config ";
+  const Options options = {.cluster = "h100-ib-400g"};
+  const Result<Imported> imported = ImportCommand(command + "train.train_iters=20\n", options);
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  EXPECT_EQ(imported->dialect, "nemo");
+  const job::Workload& w = imported->job.workloads.front();
+  EXPECT_EQ(imported->job.ranks(), 32u);
+  EXPECT_EQ(w.plan.parallel.tp, 4);
+  EXPECT_EQ(w.plan.parallel.pp, 4);
+  EXPECT_EQ(w.plan.parallel.cp, 2);
+  EXPECT_EQ(w.plan.parallel.vpp, 5);
+  EXPECT_EQ(w.plan.batch.global_batch, 512);
+  EXPECT_EQ(w.plan.batch.seq_len, 8192);
+  EXPECT_EQ(w.model.parameters(), 70'553'706'496);
+  const Result<Imported> other = ImportCommand(
+      command + "-gb 64 --context_parallel_size 1 model.recompute_granularity=selective\n",
+      options);
+  ASSERT_TRUE(other.ok()) << other.status().message();
+  EXPECT_EQ(other->job.workloads.front().plan.batch.global_batch, 64);
+  EXPECT_EQ(other->job.workloads.front().plan.parallel.dp, 2);
+  EXPECT_THAT(
+      ImportCommand("python scripts/training/run_recipe.py --recipe llama3_70b_pretrian_config",
+                   options)
+          .status()
+          .message(),
+      HasSubstr("llama3_70b_pretrain_config"));
+}
+
 }  // namespace
 }  // namespace orrery::recipes

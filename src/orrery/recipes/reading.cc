@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 
+#include "orrery/base/check.h"
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
@@ -80,7 +82,46 @@ void Reading::AddUnknown(const std::string& name, const std::string& where, cons
   ++unknown_;
 }
 
+bool Reading::Mean(Given* given) {
+  const Row& row = *given->row;
+  if (row.effect != Effect::kRule || row.key.empty()) return true;
+  const Row* other = FindRow(row.key);
+  ORRERY_CHECK(other != nullptr, "a rule's key is an argument of one of the tables");
+  const bool inverse = row.values == std::vector<std::string>{"not"};
+  if (row.flag()) given->values = {{.text = given->on ? "true" : "false"}};
+  given->row = other;
+  if (!inverse && !row.values.empty()) {
+    const std::string said = Joined(given->values);
+    const std::optional<std::string> mapped = Mapped(row, said);
+    if (!mapped) {
+      NotModelled(*given, row, said);
+      return false;
+    }
+    if (mapped->empty()) {
+      uses_.push_back({.argument = given->name,
+                       .value = said,
+                       .where = given->where,
+                       .effect = Effect::kInert,
+                       .why = "the value that changes nothing"});
+      return false;
+    }
+    given->values = {{.text = *mapped}};
+  }
+  if (!other->flag()) return true;
+  const std::string value = Lower(Joined(given->values));
+  given->on = (value == "true" || value == "yes" || value == "on" || value == "1") != inverse;
+  given->values.clear();
+  return true;
+}
+
+void Reading::NotModelled(const Given& given, const Row& row, const std::string& value) {
+  problems_.push_back(fmt::format(
+      "{}: {} {} is not modelled; modelled: {}; --leave-out {} goes on without it", given.where,
+      given.name, Printable(value, 60), fmt::join(Accepted(row), ", "), given.name));
+}
+
 void Reading::Add(Given given) {
+  if (!LeftOut(given) && !Mean(&given)) return;
   const std::string& key = given.row->many() ? given.name : given.row->argument;
   const auto [at, fresh] = index_.emplace(key, given_.size());
   if (fresh) {
@@ -88,6 +129,18 @@ void Reading::Add(Given given) {
   } else {
     given_[at->second] = std::move(given);  // the last one counts, as in argparse
   }
+}
+
+void Reading::AddAs(std::string_view argument, std::string name, std::string value,
+                    std::string where) {
+  Given given{.name = std::move(name), .row = FindRow(argument), .where = std::move(where)};
+  ORRERY_CHECK(given.row != nullptr, "one of the tables has the argument");
+  if (given.row->flag()) {
+    given.on = value != "false";
+  } else {
+    given.values.push_back({.text = std::move(value)});
+  }
+  Add(std::move(given));
 }
 
 bool Reading::LeftOut(const Given& given) const {
@@ -148,11 +201,7 @@ void Reading::TranslateOne(const Given& given) {
         draft_.SetText(row.key, *mapped);
       }
     } else {
-      problems_.push_back(
-          fmt::format("{}: {} {} is not modelled; modelled: {}; --leave-out {} goes "
-                      "on without it",
-                      given.where, given.name, Printable(*value, 60),
-                      fmt::join(Accepted(row), ", "), given.name));
+      NotModelled(given, row, *value);
     }
   } else if (row.effect == Effect::kRefused) {
     const std::optional<std::string> value = Value(given);
@@ -362,6 +411,22 @@ void Reading::SetSize(const Launch& launch) {
   }
   draft_.Set("parallel.dp", gpus / replica);
   SayNodes(WholeNodes(launch, nodes, gpus));
+}
+
+std::int64_t Product(std::initializer_list<std::int64_t> factors) {
+  std::int64_t product = 1;
+  for (const std::int64_t factor : factors) {
+    if (__builtin_mul_overflow(product, factor, &product)) {
+      return std::numeric_limits<std::int64_t>::max();
+    }
+  }
+  return product;
+}
+
+std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  if (value < 1 || multiple < 1 || value > kMost || multiple > kMost) return value;
+  return (value + multiple - 1) / multiple * multiple;
 }
 
 Result<std::optional<File>> OpenNamed(const std::string& name, const std::string& recipe) {

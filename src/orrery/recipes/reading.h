@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <set>
@@ -43,7 +44,10 @@ class Reading {
   Reading(Tables tables, const Options& options, std::string file)
       : tables_(std::move(tables)), options_(options), file_(std::move(file)) {}
 
+  // A row of a rule with a key stands for the argument of another table that the key names.
   void Add(Given given);
+  // As if `argument` of the tables had been given where `name` stands.
+  void AddAs(std::string_view argument, std::string name, std::string value, std::string where);
   // A name that none of `tables` has is a problem, with the nearest that they have.
   void AddUnknown(const std::string& name, const std::string& where, const Tables& tables);
   // Every argument with effect `job`, `inert` or `refused`; rules come after.
@@ -93,6 +97,9 @@ class Reading {
  private:
   std::int64_t WholeNodes(const Launch& launch, std::int64_t nodes, std::int64_t gpus) const;
   void TranslateOne(const Given& given);
+  // The argument that a row stands for, in its words; false: it is refused, or as if not there.
+  bool Mean(Given* given);
+  void NotModelled(const Given& given, const Row& row, const std::string& value);
   bool LeftOut(const Given& given) const;
   // The value as text; a problem where a variable is not set.
   std::optional<std::string> Value(const Given& given);
@@ -112,6 +119,11 @@ class Reading {
   std::size_t unknown_ = 0;  // problems that are arguments of no table
   Draft draft_;
 };
+
+// What is multiplied, or the largest number where that is more: reading the job refuses it.
+std::int64_t Product(std::initializer_list<std::int64_t> factors);
+// The next multiple; a value or a multiple that no model has stays as it is.
+std::int64_t RoundUp(std::int64_t value, std::int64_t multiple);
 
 // A file that a recipe names: from here, from the recipe's folder, or from one above it; nullopt:
 // there is none.

@@ -143,6 +143,9 @@ TEST(Shell, WhatIsNotSetKeepsItsName) {
   EXPECT_THAT(Words("A=$((2 * N))\nrun $A"), ElementsAre("run", "$((2 * N))?N"));
   EXPECT_THAT(Words("A=$(nproc)\nrun --n=$A"),
               ElementsAre("run", "--n=$(nproc)?a command's output"));
+  // Sums on words are known all the same.
+  EXPECT_THAT(Words("N=4\nrun $(expr 32 / $N) `expr $N \\* 3` $(expr 8 / $M)"),
+              ElementsAre("run", "8", "12", "$(expr 8 / $M)?M"));
 }
 
 TEST(Shell, Branches) {

@@ -144,7 +144,7 @@ class Expander {
         at = end;
       } else if (c == '`') {
         const std::size_t end = EndOfExpansion(raw, at);
-        AddUnknown(std::string(raw.substr(at, end - at)), "a command's output");
+        ORRERY_RETURN_IF_ERROR(Output(raw.substr(at, end - at), 1));
         at = end == std::string_view::npos ? raw.size() : end;
       } else if (c == '$' && at + 1 < raw.size()) {
         ORRERY_RETURN_IF_ERROR(Dollar(raw, quoted, &at));
@@ -174,10 +174,7 @@ class Expander {
       const std::string_view whole = raw.substr(*at, end - *at);
       *at = end;
       if (whole.starts_with("$((") && whole.ends_with("))")) return Sum(whole);
-      if (next == '(') {
-        AddUnknown(std::string(whole), "a command's output");
-        return {};
-      }
+      if (next == '(') return Output(whole, 2);
       return Braces(whole.substr(2, whole.size() - 3), quoted);
     }
     if (IsNameStart(next)) {
@@ -193,6 +190,30 @@ class Expander {
     }
     Add("$");
     ++*at;
+    return {};
+  }
+
+  // What a command writes: known of `expr A / B` alone, which is arithmetic on its words.
+  Status Output(std::string_view whole, std::size_t open) {
+    constexpr std::string_view kExpr = "expr ";
+    const std::size_t close = std::min(whole.size(), open + 1);
+    std::string_view inside = whole.substr(open, whole.size() - close);
+    inside.remove_prefix(std::min(inside.find_first_not_of(' '), inside.size()));
+    if (inside.starts_with(kExpr)) {
+      ORRERY_ASSIGN_OR_RETURN(Word words, Nested(inside.substr(kExpr.size())));
+      std::erase_if(words.text, [](char c) { return c == '\\' || c == '"' || c == '\''; });
+      const bool numbers = words.text.find_first_not_of("0123456789+-*/%() ") == std::string::npos;
+      const auto value = Arithmetic(words.text, *variables_, &words.unknown).Run();
+      if (numbers && value) {
+        Add(fmt::format("{}", *value));
+        return {};
+      }
+      if (!words.unknown.empty()) {
+        AddUnknown(std::string(whole), words.unknown);
+        return {};
+      }
+    }
+    AddUnknown(std::string(whole), "a command's output");
     return {};
   }
 

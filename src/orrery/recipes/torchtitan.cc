@@ -384,6 +384,18 @@ bool IsTorchtitan(std::string_view text, const std::string& path) {
          text.find("[model]") != std::string_view::npos;
 }
 
+void ReadTorchtitanRules(const std::string& model_file, Reading* r) {
+  const std::string flavor = ReadFlavor(r);
+  ReadModel("torchtitan", model_file, flavor, "model.name and model.flavor", r);
+  r->draft().Set("training.seq_len", r->Whole("training.seq_len").value_or(2048));
+  ReadTitanDegrees(r);
+  ReadSizes(r);
+  ReadTitanSharding(r);
+  ReadStages(r);
+  ReadTitanPrecision(r);
+  ReadLayers(r);
+}
+
 Result<Imported> ReadTorchtitan(const std::vector<File>& files, const Options& options) {
   std::vector<File> rest = files;
   const std::string model = TakeModelFile(&rest);
@@ -404,15 +416,7 @@ Result<Imported> ReadTorchtitan(const std::vector<File>& files, const Options& o
   Reading reading({&TorchtitanTable()}, options, file.path);
   AddLeaves(document, document.root, {&TorchtitanTable()}, &reading);
   reading.Translate();
-  const std::string flavor = ReadFlavor(&reading);
-  ReadModel("torchtitan", model, flavor, "model.name and model.flavor", &reading);
-  reading.draft().Set("training.seq_len", reading.Whole("training.seq_len").value_or(2048));
-  ReadTitanDegrees(&reading);
-  ReadSizes(&reading);
-  ReadTitanSharding(&reading);
-  ReadStages(&reading);
-  ReadTitanPrecision(&reading);
-  ReadLayers(&reading);
+  ReadTorchtitanRules(model, &reading);
   return reading.Finish("torchtitan");
 }
 

@@ -274,6 +274,10 @@ void ReadTrainerOptimizer(const Sources& sources, Reading* r) {
     if (!r->Has("--optim") && !sources.deepspeed) {
       draft.Assume("--optim adamw_torch_fused: the Trainer's default since PyTorch 2.8");
     }
+  } else if (Contains(name, "adamw") && Contains(name, "8bit") && draft.Has("training.lora_rank")) {
+    draft.Set("training.optimizer", std::string("adamw"));
+    draft.Assume(fmt::format("--optim {}: its 8-bit states are adapters' alone, priced as adamw's",
+                             Printable(name, 40)));
   } else {
     r->Refuse("--optim", fmt::format("'{}' is not modelled; modelled: adamw_torch, "
                                      "adamw_torch_fused, adamw_apex_fused, adafactor, sgd",
@@ -360,8 +364,9 @@ void ReadLengths(const Sources& sources, Reading* r) {
     if (!r->Has(argument) && !factory) continue;
     if (const auto length = r->Whole(argument)) {
       draft.Set("training.seq_len", *length);
-      draft.Assume(
-          fmt::format("sequences are as long as {} lets them be, {} tokens", argument, *length));
+      const Given* given = r->Find(argument);
+      draft.Assume(fmt::format("sequences are as long as {} lets them be, {} tokens",
+                               given == nullptr ? argument : given->name, *length));
     }
     break;
   }
@@ -406,8 +411,8 @@ void ReadTrainerRules(const Sources& sources, Reading* r) {
   } else if (optimizer == "cpu") {
     draft.Set("training.offload", std::string(parameters == "cpu" ? "parameters" : "optimizer"));
   }
-  if (sources.trainer) ReadTrainerOptimizer(sources, r);
   ReadAdapters(sources, r);
+  if (sources.trainer) ReadTrainerOptimizer(sources, r);
   ReadTrainerKernels(sources, r);
   ReadTrainerRecompute(sources, fsdp, r);
 }
