@@ -121,6 +121,17 @@ TEST(TraceAgainstGenerator, MegatronCoreInterleaved) {
   EXPECT_EQ(last.traced, last.generated);
 }
 
+// Two ranks share a sequence: keys and values of attention go round, their gradients behind them;
+// gradients are reduced, and the optimizer sharded, over both. The loss is left out as above.
+TEST(TraceAgainstGenerator, MegatronCoreContextParallel) {
+  const std::vector<Difference> last = {{"all-reduce 8 B fp32: 4 6", 0, 1}};
+  for (const std::uint32_t rank : {0U, 2U, 4U, 6U}) {
+    Pair pair = Communications("megatron-context", rank);
+    ExpectEqualBut(rank < 4 ? std::vector<Difference>{} : last, &pair);
+    EXPECT_EQ(pair.traced, pair.generated) << rank;
+  }
+}
+
 // FSDP2: clipping stacks the norms of 21 tensors and reduces them in bf16; we reduce one number,
 // and average the loss, as training loops do.
 TEST(TraceAgainstGenerator, Fsdp2) {

@@ -398,6 +398,14 @@ GroupSlot Communicators::SlotOf(std::size_t p, const TraceComm& comm) const {
   return uses_[p][UseOf(p, comm)].slot;
 }
 
+std::set<GroupSlot> Communicators::Slots() const {
+  std::set<GroupSlot> slots;
+  for (const std::vector<Use>& uses : uses_) {
+    for (const Use& use : uses) slots.insert(use.slot);
+  }
+  return slots;
+}
+
 graph::Peer Communicators::PeerOf(std::size_t p, const TraceComm& comm) const {
   const TraceProgram& program = directory_.programs[p];
   const TraceGroup& group = program.trace.groups[comm.group];

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,8 @@ class Communicators {
   graph::GroupSlot SlotOf(std::size_t p, const formats::TraceComm& comm) const;
   // Whom a message of it meets.
   graph::Peer PeerOf(std::size_t p, const formats::TraceComm& comm) const;
+  // Those of all programs.
+  std::set<graph::GroupSlot> Slots() const;
   std::size_t ranks(std::size_t p) const { return ranks_[p].size(); }
   const std::vector<std::string>& assumed() const { return assumed_; }
 

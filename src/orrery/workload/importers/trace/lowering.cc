@@ -83,7 +83,9 @@ class Lowering {
  public:
   Lowering(const TraceProgram& source, std::size_t p, const Communicators& communicators,
            graph::Graph* graph, LoweringNotes* notes)
-      : source_(source), p_(p), communicators_(communicators), graph_(*graph), notes_(*notes) {}
+      : source_(source), p_(p), communicators_(communicators), graph_(*graph), notes_(*notes) {
+    for (const GroupSlot slot : communicators.Slots()) StreamOfSlot(slot);
+  }
 
   Result<double> Run() {
     FindUses();
@@ -245,6 +247,14 @@ class Lowering {
   Status AddComms(std::span<const TraceEvent> call, std::int64_t work) {
     if (call.empty()) return {};
     host_ns_ += host_.communication;
+    const auto of_one = [&](const TraceEvent& e) {
+      return source_.trace.groups[CommOf(e).group].ranks.size() == 1;
+    };
+    if (std::ranges::all_of(call, of_one)) {  // has nothing to say, and none waits for it
+      if (work >= 0) event_of_comm_[work] = graph::kNoEvent;
+      for (const TraceEvent& e : call) event_of_comm_[e.number] = graph::kNoEvent;
+      return {};
+    }
     std::int32_t event = graph::kNoEvent;
     bool awaited = work >= 0 && awaited_.contains(work);
     bool blocking = false;
@@ -318,8 +328,7 @@ class Lowering {
     }
     // PyTorch gives a message that it does not batch a communicator of two ranks.
     const bool pair = graph::IsPointToPoint(comm.collective) && batch == 0;
-    comm.stream =
-        Numbered(pair ? fmt::format("{} {}", c.group, c.peer) : fmt::format("{}", c.group));
+    comm.stream = pair ? Numbered(fmt::format("{} {}", c.group, c.peer)) : StreamOfSlot(comm.group);
     comm.after = StreamOf(e.stream);
     comm.batch = batch;
     comm.blocking = blocking;
@@ -429,7 +438,11 @@ class Lowering {
   const TraceComm& CommOf(const TraceEvent& e) const {
     return source_.trace.comms[static_cast<std::size_t>(e.comm)];
   }
-  // Streams of communicators and copies count from 1 in order of first use, with the program's own.
+  // Communicators have one stream in all programs, since members of a collective meet there. Behind
+  // them pairs, copies and the program's own count in order of first use.
+  std::uint32_t StreamOfSlot(GroupSlot slot) {
+    return Numbered(fmt::format("slot {}", static_cast<int>(slot)));
+  }
   std::uint32_t Numbered(const std::string& key) {
     return streams_.try_emplace(key, static_cast<std::uint32_t>(streams_.size() + 1)).first->second;
   }

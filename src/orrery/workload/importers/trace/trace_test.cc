@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "orrery/formats/rank_trace_samples.h"
 #include "orrery/graph/verify/straight.h"
@@ -125,6 +126,45 @@ TEST(RankTraces, ARankStandsForItsClass) {
   EXPECT_EQ(graph::WhyNotStraight(g), "");
 }
 
+// Megatron-Core reduces over its tensor-parallel group even where that is one rank.
+TEST(RankTraces, AGroupOfOneHasNothingToSay) {
+  const std::vector<std::string> lines = {
+      kStep,
+      Group(0, "[0,1,1]"),
+      Group(1, "[0,2,1]"),
+      Comm(0, "all_reduce", 0, R"("send":8,"recv":8,"async":false)"),
+      Comm(1, "all_gather", 0, R"("send":8,"recv":8)"),
+      Comm(2, "all_reduce", 1, R"("send":8,"recv":8,"async":false)"),
+      R"({"t":"wait","comm":1})"};
+  const ImportedRanks import = Imported(Directory(2, {}, {{{0}, lines}}));
+  ASSERT_EQ(import.graph.blocks[0].comms.size(), 1U);
+  EXPECT_EQ(Members(import.graph, 1, import.graph.blocks[0].comms[0].group),
+            (std::vector<std::uint32_t>{0, 1}));
+}
+
+// Ranks of two stages, which use their groups in another order.
+TEST(RankTraces, ACommunicatorHasOneStreamInAllPrograms) {
+  const std::vector<TraceDirectory::Dimension> mesh = {{"pp", 2}, {"dp", 2}};
+  const auto lines = [](int base) {
+    std::vector<std::string> all = {kStep, Group(0, fmt::format("[{},2,1]", base).c_str()),
+                                    Group(1, "[0,4,1]")};
+    const std::vector<std::string> comms = {
+        Comm(base == 0 ? 0 : 1, "all_reduce", 0, R"("send":8,"recv":8,"async":false)"),
+        Comm(base == 0 ? 1 : 0, "all_reduce", 1, R"("send":4,"recv":4,"async":false)")};
+    all.push_back(comms[base == 0 ? 0 : 1]);
+    all.push_back(comms[base == 0 ? 1 : 0]);
+    return all;
+  };
+  const ImportedRanks import =
+      Imported(Directory(4, mesh, {{{0, 1}, lines(0)}, {{2, 3}, lines(2)}}));
+  std::map<GroupSlot, std::set<std::uint32_t>> streams;
+  for (const graph::Block& block : import.graph.blocks) {
+    for (const graph::Comm& c : block.comms) streams[c.group].insert(c.stream);
+  }
+  ASSERT_EQ(streams.size(), 2U);
+  for (const auto& [slot, numbers] : streams) EXPECT_EQ(numbers.size(), 1U);
+}
+
 // A rank that sends no message may stand for all; one that does may not.
 TEST(RankTraces, OneRankStandsForAllWhereNothingTellsRanksApart) {
   const std::vector<std::string> lines = {
@@ -171,11 +211,11 @@ TEST(RankTraces, UnevenAllToAllsHaveShares) {
     EXPECT_TRUE(block.comms[1].returned);
   }
   EXPECT_NE(
-      Refused(Directory(1, {},
+      Refused(Directory(2, {},
                         {{{0},
-                          {kStep, Group(0, "[0,1,1]"),
+                          {kStep, Group(0, "[0,2,1]"),
                            Comm(0, "all_to_all", 0, R"("send":8,"recv":8,"send_each":[3,4])")}}}))
-          .find("'send_each' has no 1 sizes that sum up to the call's 8 bytes"),
+          .find("'send_each' has no 2 sizes that sum up to the call's 8 bytes"),
       std::string::npos);
   // A ring: each sends all to the next. It would take the other members' calls to say so.
   const ImportedRanks ring = Imported(Directory(
