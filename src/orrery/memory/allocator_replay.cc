@@ -169,7 +169,9 @@ class Replayer {
         allocator_(options.settings, options.device_bytes, options.capacity),
         lead_(&allocator_),
         blocks_(graph.blocks.size()),
-        module_bytes_(graph.names().size() + 2) {}
+        module_bytes_(graph.names().size() + 2),
+        peak_modules_(module_bytes_),
+        moved_(module_bytes_.size()) {}
 
   ReplayResult Run() {
     for (const Call& call : program_.prologue) RunCall(call);
@@ -297,7 +299,7 @@ class Replayer {
     const std::int64_t bytes = allocator_.BlockBytes(h);
     owners_[h] = {event.module, event.kind};
     parts_[static_cast<std::size_t>(event.kind)] += bytes;
-    module_bytes_[event.module] += bytes;
+    AddToModule(event.module, bytes);
     const AllocatorStats& stats = allocator_.stats();
     call_peak_ = std::max(call_peak_, stats.allocated);
     if (stats.allocated > peak_) {
@@ -317,8 +319,15 @@ class Replayer {
     KeepPeak();
     const std::int64_t bytes = allocator_.BlockBytes(h);
     parts_[static_cast<std::size_t>(owners_[h].kind)] -= bytes;
-    module_bytes_[owners_[h].module] -= bytes;
+    AddToModule(owners_[h].module, -bytes);
     allocator_.Free(h);
+  }
+
+  void AddToModule(std::uint32_t module, std::int64_t bytes) {
+    module_bytes_[module] += bytes;
+    if (moved_[module]) return;
+    moved_[module] = true;
+    moved_modules_.push_back(module);
   }
 
   // The parts of a peak are kept when it is about to end.
@@ -326,7 +335,11 @@ class Replayer {
     if (!peak_open_) return;
     peak_open_ = false;
     peak_parts_ = parts_;
-    peak_modules_ = module_bytes_;
+    for (const std::uint32_t module : moved_modules_) {
+      peak_modules_[module] = module_bytes_[module];
+      moved_[module] = false;
+    }
+    moved_modules_.clear();
   }
 
   void RecordOom(const Event& event, const CallPlace& place) {
@@ -465,6 +478,8 @@ class Replayer {
   std::vector<Owner> owners_;         // by handle
   std::array<std::int64_t, kKinds> parts_{}, peak_parts_{};
   std::vector<std::int64_t> module_bytes_, peak_modules_;
+  std::vector<bool> moved_;  // by module: whether it changed since the peak was kept
+  std::vector<std::uint32_t> moved_modules_;
   std::int64_t peak_ = 0, peak_reserved_ = 0, call_peak_ = 0;
   bool peak_open_ = false;
   std::vector<std::uint64_t> tags_, layout_;

@@ -63,25 +63,46 @@ void CachingAllocator::Drop(Handle h) {
   recycled_.push_back(h);
 }
 
+// Where a free block stands, or would, in its pool.
+std::size_t CachingAllocator::PlaceOf(Handle h) const {
+  const Block& b = blocks_[h];
+  const std::vector<Key>& free = pools_[b.pool].free;
+  const auto at = std::lower_bound(
+      free.begin(), free.end(), b,
+      [](const Key& key, const Block& block) { return Less(key, block.size, block.address); });
+  return static_cast<std::size_t>(at - free.begin());
+}
+
 void CachingAllocator::InsertFree(Handle h) {
   Block& b = blocks_[h];
   b.state = State::kFree;
   b.born = lookups_[b.pool & 1];
   std::vector<Key>& free = pools_[b.pool].free;
-  const auto at = std::lower_bound(
-      free.begin(), free.end(), b,
-      [](const Key& key, const Block& block) { return Less(key, block.size, block.address); });
-  free.insert(at, {b.size, b.address, h});
+  free.insert(free.begin() + static_cast<std::ptrdiff_t>(PlaceOf(h)), {b.size, b.address, h});
 }
 
 void CachingAllocator::EraseFree(Handle h) {
-  const Block& b = blocks_[h];
+  std::vector<Key>& free = pools_[blocks_[h].pool].free;
+  const std::size_t at = PlaceOf(h);
+  ORRERY_CHECK(at < free.size() && free[at].block == h, "a free block is in its pool");
+  free.erase(free.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+// As to erase what stands at `from` and to insert `h`, which moves only what lies between the two.
+void CachingAllocator::ReplaceFree(std::size_t from, Handle h) {
+  Block& b = blocks_[h];
+  b.state = State::kFree;
+  b.born = lookups_[b.pool & 1];
   std::vector<Key>& free = pools_[b.pool].free;
-  const auto at = std::lower_bound(
-      free.begin(), free.end(), b,
-      [](const Key& key, const Block& block) { return Less(key, block.size, block.address); });
-  ORRERY_CHECK(at != free.end() && at->block == h, "a free block is in its pool");
-  free.erase(at);
+  const auto gap = free.begin() + static_cast<std::ptrdiff_t>(from);
+  const auto to = free.begin() + static_cast<std::ptrdiff_t>(PlaceOf(h));
+  if (to <= gap) {
+    std::move_backward(to, gap, gap + 1);
+    *to = {b.size, b.address, h};
+  } else {
+    std::move(gap + 1, to, gap);
+    *(to - 1) = {b.size, b.address, h};
+  }
 }
 
 void CachingAllocator::InsertUnmapped(Handle h) {
@@ -107,7 +128,8 @@ CachingAllocator::Handle CachingAllocator::Alloc(std::int64_t bytes, int stream)
   if (pools_.size() <= pool) pools_.resize(static_cast<std::size_t>(pool) + 1);
   const bool collects = settings_.memory_fraction > 0 && settings_.garbage_collection_threshold > 0;
   if (collects) ++lookups_[pool & 1];
-  Handle h = FindFree(pool, size);
+  const std::size_t at = FindFree(pool, size);
+  Handle h = at == kNowhere ? kNone : pools_[pool].free[at].block;
   if (h == kNone) {
     if (collects) CollectGarbage();
     h = NewSegment(pool, size);
@@ -119,7 +141,16 @@ CachingAllocator::Handle CachingAllocator::Alloc(std::int64_t bytes, int stream)
     }
     if (h == kNone) return kNone;
   }
-  if (ShouldSplit(pool, blocks_[h].size - size, size)) h = TakeFront(h, size);
+  const bool splits = ShouldSplit(pool, blocks_[h].size - size, size);
+  const Handle rest = h;
+  if (splits) h = TakeFront(h, size);
+  if (at == kNowhere) {
+    if (splits) InsertFree(rest);
+  } else if (splits) {
+    ReplaceFree(at, rest);
+  } else {
+    pools_[pool].free.erase(pools_[pool].free.begin() + static_cast<std::ptrdiff_t>(at));
+  }
   Block& b = blocks_[h];
   b.state = State::kUsed;
   b.rounded = size;
@@ -130,12 +161,12 @@ CachingAllocator::Handle CachingAllocator::Alloc(std::int64_t bytes, int stream)
   return h;
 }
 
-// Takes the block out of its pool.
-CachingAllocator::Handle CachingAllocator::FindFree(std::uint16_t pool, std::int64_t size) {
-  std::vector<Key>& free = pools_[pool].free;
+// The best fit's place in its pool, or kNowhere.
+std::size_t CachingAllocator::FindFree(std::uint16_t pool, std::int64_t size) const {
+  const std::vector<Key>& free = pools_[pool].free;
   auto at = std::lower_bound(free.begin(), free.end(), size,
                              [](const Key& key, std::int64_t s) { return Less(key, s, -1); });
-  if (at == free.end()) return kNone;
+  if (at == free.end()) return kNowhere;
   if (settings_.expandable_segments) {
     // A block that ends where its range can grow counts with all that it could grow to.
     const auto room = [this](Handle h) {
@@ -148,14 +179,12 @@ CachingAllocator::Handle CachingAllocator::FindFree(std::uint16_t pool, std::int
     }
   }
   const bool oversize = at->size >= settings_.max_split_bytes;
-  if (size < settings_.max_split_bytes && oversize) return kNone;
+  if (size < settings_.max_split_bytes && oversize) return kNowhere;
   if (size >= settings_.max_split_bytes &&
       at->size >= size + settings_.max_non_split_rounding_bytes) {
-    return kNone;
+    return kNowhere;
   }
-  const Handle h = at->block;
-  free.erase(at);
-  return h;
+  return static_cast<std::size_t>(at - free.begin());
 }
 
 bool CachingAllocator::ShouldSplit(std::uint16_t pool, std::int64_t rest, std::int64_t size) const {
@@ -163,7 +192,7 @@ bool CachingAllocator::ShouldSplit(std::uint16_t pool, std::int64_t rest, std::i
   return size < settings_.max_split_bytes && rest > kSmallRequest;
 }
 
-// Cuts `size` bytes off the front; the rest goes to the pool.
+// Cuts `size` bytes off the front. The rest keeps the handle; the caller puts it into its pool.
 CachingAllocator::Handle CachingAllocator::TakeFront(Handle h, std::int64_t size) {
   Block front = blocks_[h];
   front.size = size;
@@ -181,7 +210,6 @@ CachingAllocator::Handle CachingAllocator::TakeFront(Handle h, std::int64_t size
   rest.prev = taken;
   rest.address += size;
   rest.size -= size;
-  InsertFree(h);
   return taken;
 }
 
@@ -238,19 +266,25 @@ void CachingAllocator::RecordStream(Handle h, int stream) {
   blocks_[h].streams |= std::uint64_t{1} << stream;
 }
 
-void CachingAllocator::MergeNeighbours(Handle h, void (CachingAllocator::*erase)(Handle)) {
+void CachingAllocator::MergeUnmapped(Handle h) {
   for (const bool before : {true, false}) {
     const Handle other = before ? blocks_[h].prev : blocks_[h].next;
     if (!CanMerge(h, other)) continue;
-    (this->*erase)(other);
+    EraseUnmapped(other);
     Absorb(h, other);
   }
 }
 
 void CachingAllocator::MakeFree(Handle h) {
   blocks_[h].state = State::kFree;
-  MergeNeighbours(h, &CachingAllocator::EraseFree);
-  InsertFree(h);
+  const Handle before = blocks_[h].prev, after = blocks_[h].next;
+  const bool joins_before = CanMerge(h, before), joins_after = CanMerge(h, after);
+  if (!joins_before && !joins_after) return InsertFree(h);
+  if (joins_before && joins_after) EraseFree(after);
+  const std::size_t place = PlaceOf(joins_before ? before : after);
+  if (joins_before) Absorb(h, before);
+  if (joins_after) Absorb(h, after);
+  ReplaceFree(place, h);
 }
 
 void CachingAllocator::ProcessEvents(bool all) {
@@ -393,7 +427,7 @@ void CachingAllocator::Unmap(Handle h) {
   b.state = State::kUnmapped;
   stats_.reserved -= b.size;
   ++stats_.driver_frees;
-  MergeNeighbours(h, &CachingAllocator::EraseUnmapped);
+  MergeUnmapped(h);
   InsertUnmapped(h);
 }
 
