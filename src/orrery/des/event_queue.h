@@ -78,6 +78,14 @@ class EventQueue {
     }
   }
 
+  // All events, in no particular order.
+  template <typename Visit>
+  void ForEach(Visit&& visit) const {
+    for (const auto& bucket : buckets_) std::for_each(bucket.begin(), bucket.end(), visit);
+    for (std::size_t i = head_; i < line_.size(); ++i) visit(line_[i]);
+    std::for_each(between_.begin(), between_.end(), visit);
+  }
+
   void Clear() {
     for (auto& bucket : buckets_) bucket.clear();
     line_.clear();

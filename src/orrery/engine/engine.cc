@@ -111,17 +111,17 @@ Status CheckThatAllEnd(const LoopInputs& base) {
 // Runs until the step has settled, or for the number of iterations asked for. A sink gets the last
 // run over again: those before it are no part of the picture.
 Result<LoopResult> RunUntilSettled(const LoopInputs& base, const network::BackendInfo& backend,
-                                   bool fixed, std::uint64_t* events,
-                                   std::vector<JobRecord>* jobs) {
+                                   bool fixed, Record* record) {
   LoopInputs in = base;
   if (!fixed) in.sink = nullptr;
   for (;;) {
     Result<LoopResult> run = RunOnce(in, backend);
     if (!run.ok()) return run;
-    *events += run->events;
-    *jobs = JobRecords(*in.inputs->graph, *in.layout, *run);
-    const bool settled =
-        std::all_of(jobs->begin(), jobs->end(), [](const JobRecord& j) { return j.settled; });
+    record->events += run->events;
+    record->events_repeated += run->events_repeated;
+    record->jobs = JobRecords(*in.inputs->graph, *in.layout, *run);
+    const bool settled = std::all_of(record->jobs.begin(), record->jobs.end(),
+                                     [](const JobRecord& j) { return j.settled; });
     if (fixed || settled || in.iterations >= kMaxIterations) {
       if (in.sink == base.sink) return run;
       in.sink = base.sink;
@@ -413,8 +413,7 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
   }
   ORRERY_RETURN_IF_ERROR(CheckThatAllEnd(in));
   const bool fixed = options.iterations != 0 || options.jitter > 0;
-  ORRERY_ASSIGN_OR_RETURN(LoopResult run,
-                          RunUntilSettled(in, *backend, fixed, &record.events, &record.jobs));
+  ORRERY_ASSIGN_OR_RETURN(LoopResult run, RunUntilSettled(in, *backend, fixed, &record));
   WaitForInput(options, &record.jobs);
   record.finish_time = run.finish_time;
   record.ranks = static_cast<std::uint32_t>(inputs.graph->bindings.size());

@@ -70,8 +70,9 @@ struct Options {
   // How kernels slow beside communication, learned; null: the constant model.
   std::shared_ptr<const interference::Learned> slowdown;
   bool fold = true;
-  bool general = false;   // run a straight graph on the general machine, too (tests)
-  bool stepwise = false;  // step every item, also where a block's course is fixed (tests)
+  bool general = false;  // run a straight graph on the general machine, too (tests)
+  // Step every item, also where a block's course is fixed or the run repeats itself (tests).
+  bool stepwise = false;
   // Communications whose time the graph has as measured take it once all members have come, on any
   // network, and load none. False: they are priced.
   bool measured_communication = true;
@@ -173,6 +174,7 @@ struct Record {
   std::string not_straight_because;  // empty: the fast machine ran it
   std::uint64_t fingerprint = 0;
   std::uint64_t events = 0;
+  std::uint64_t events_repeated = 0;  // of them: repeat others and were not run (periods.h)
   std::uint32_t ranks = 0, ranks_simulated = 0;
   int iterations = 0, threads_used = 1;
   bool folded = false;

@@ -18,7 +18,7 @@ struct LoopResult {
   std::vector<SimTime> compute_ends;  // of the compute stream
   std::vector<Breakdown> parts;       // of the last iteration
   std::vector<std::uint64_t> hashes;
-  std::uint64_t events = 0;
+  std::uint64_t events = 0, events_repeated = 0;
   int threads_used = 1;
   SimTime finish_time = 0;
   std::vector<network::PortStatistics> traffic;  // by port (fluids) or by link (transfers)

@@ -230,6 +230,45 @@ std::span<const PortStatistics> Analytic::statistics() const {
   return statistics_;
 }
 
+void Analytic::AppendState(SimTime base, std::vector<std::uint64_t>* out) const {
+  const auto add = [out](auto value) { out->push_back(static_cast<std::uint64_t>(value)); };
+  if (!changed_ports_.empty()) const_cast<Analytic*>(this)->Settle();
+  add(now_ - base);
+  for (std::size_t id = 0; id < flights_.size(); ++id) {
+    const Flight& flight = flights_[id];
+    if (!flight.active) continue;
+    add(id);
+    for (const SimTime time : {flight.end, flight.base_time}) add(time - base);
+    for (const SimTime span :
+         {flight.fixed, flight.transfer, flight.duration, flight.base_duration}) {
+      add(span);
+    }
+    add(flight.base_left >> 64);
+    add(flight.base_left);
+    for (std::uint32_t at = flight.first_load; at < flight.first_load + flight.loads; ++at) {
+      add(loads_[at].bytes);
+      add(std::uint64_t{loads_[at].port} << 32 | loads_[at].copies);
+    }
+  }
+}
+
+void Analytic::Repeat(std::uint32_t rounds, SimTime span, std::span<const PortStatistics> before) {
+  const std::vector<PortStatistics> after(statistics().begin(), statistics().end());
+  const SimTime by = static_cast<SimTime>(rounds) * span;
+  now_ += by;
+  for (std::size_t p = 0; p < ports_.size(); ++p) {
+    ports_[p].bytes += rounds * (after[p].bytes - before[p].bytes);
+    ports_[p].busy = after[p].busy + rounds * (after[p].busy - before[p].busy) -
+                     (ports_[p].flows > 0 ? now_ : 0);
+  }
+  for (Flight& flight : flights_) {
+    if (!flight.active) continue;
+    flight.end += by;
+    flight.base_time += by;
+  }
+  ends_.Shift(by);
+}
+
 std::uint32_t Analytic::TakeLoads(std::uint32_t count) {
   if (count < free_loads_.size() && !free_loads_[count].empty()) {
     const std::uint32_t first = free_loads_[count].back();

@@ -41,6 +41,12 @@ class Analytic final : public Network {
   SimTime AdvanceUntil(SimTime t, std::vector<Completion>* done) override;
   std::span<const PortStatistics> statistics() const override;
 
+  // For a caller whose run repeats: all that decides how what is in flight goes on, times from
+  // `base` on, and to take a stretch that ends now `rounds` times more at once. It took `span` and
+  // began when statistics() were `before` and the state the same.
+  void AppendState(SimTime base, std::vector<std::uint64_t>* out) const;
+  void Repeat(std::uint32_t rounds, SimTime span, std::span<const PortStatistics> before);
+
   // Transfers are refused: BackendInfo::transfers is false.
   Status SetupLinks(const cluster::Cluster& cluster, std::span<const std::uint32_t>,
                     std::uint32_t) override;

@@ -54,6 +54,11 @@ class FinishHeap {
     if (!heap_.empty()) Down(0, last);
   }
 
+  // Moves every end by as much.
+  void Shift(SimTime by) {
+    for (Entry& entry : heap_) entry.time += by;
+  }
+
   // REQUIRES: contains(id); every time is positive or 0.
   void Remove(std::uint32_t id) {
     Set(id, -1);

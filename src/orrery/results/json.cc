@@ -205,6 +205,7 @@ Json SimulationJson(const Simulation& simulation) {
   Json json;
   json["wall_s"] = simulation.wall_s;
   json["events"] = simulation.events;
+  if (simulation.events_repeated > 0) json["events_repeated"] = simulation.events_repeated;
   json["ranks"] = simulation.ranks;
   json["ranks_simulated"] = simulation.ranks_simulated;
   json["iterations"] = simulation.iterations;

@@ -319,6 +319,10 @@ void WriteSimulation(const Simulation& simulation, Writer* out) {
     folded += fmt::format(" (not folded: {})", Printable(simulation.not_folded_because));
   }
   out->Line("  " + folded);
+  if (simulation.events_repeated > 0) {
+    out->Line(fmt::format("  {} of the events below repeat others with the micro-batch moved on",
+                          HumanCount(static_cast<std::int64_t>(simulation.events_repeated))));
+  }
   out->Line(fmt::format("  {} events, {} iterations, {} thread{}, {} wall time, {} peak memory",
                         HumanCount(static_cast<std::int64_t>(simulation.events)),
                         simulation.iterations, simulation.threads_used,

@@ -291,6 +291,7 @@ RunResult Assemble(const Inputs& inputs) {
   result.compute_spread = record.compute_spread;
   Simulation& simulation = result.simulation;
   simulation.events = record.events;
+  simulation.events_repeated = record.events_repeated;
   simulation.ranks = record.ranks;
   simulation.ranks_simulated = record.ranks_simulated;
   simulation.iterations = record.iterations;

@@ -95,6 +95,7 @@ struct Simulation {
   double wall_s = 0;
   std::int64_t peak_rss_bytes = 0;
   std::uint64_t events = 0;
+  std::uint64_t events_repeated = 0;  // of them: repeat others and were not run
   std::uint32_t ranks = 0, ranks_simulated = 0;
   int iterations = 0, threads_used = 1;
   bool folded = false;

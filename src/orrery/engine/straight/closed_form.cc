@@ -7,6 +7,7 @@
 #include "orrery/engine/loop.h"
 #include "orrery/engine/straight/deadlock.h"
 #include "orrery/engine/straight/machine.h"
+#include "orrery/network/analytic.h"
 
 namespace orrery::engine {
 namespace {
@@ -49,6 +50,7 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
         network_(network),
         meets_(in.layout->meets.size()) {
     if (in.layout->first_pcie_port != kNobody) host_ = std::make_unique<HostPorts>(in);
+    FindMarks(in);
   }
 
   Status Run() {
@@ -60,6 +62,8 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
     // A job alone runs until all is quiet: what is on its way when the last iteration ends lands
     // too.
     while (error_.ok() && !(options_.repeat_until_stopped && finished())) {
+      if (PlaceOf(state(marked_rank_)) >= next_mark_) [[unlikely]]
+        LookForRepeats();
       const SimTime queued = queue_.NextTime();
       const SimTime flying = network_->next_time();
       if (queued == kNever && flying == kNever) {
@@ -110,6 +114,7 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
   }
 
   std::uint64_t events() const { return events_; }
+  std::uint64_t events_repeated() const { return events_repeated_; }
 
   // Adds what the network did not see to the ports' statistics.
   void AddUnseenTraffic(std::vector<network::PortStatistics>* traffic) const {
@@ -172,6 +177,120 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
       if (meets_[id].passing == 0) LetPass(id);
     }
     return !gathered_.empty();
+  }
+
+  // Marks in the program of the rank with the most calls, where periods.h applies.
+  void FindMarks(const LoopInputs& in) {
+    analytic_ = dynamic_cast<network::Analytic*>(network_);
+    const bool alone = !options_.repeat_until_stopped && in.sink == nullptr && host_ == nullptr;
+    if (analytic_ == nullptr || !alone || options_.jitter > 0 || options_.stepwise) return;
+    for (std::uint32_t r = 0; r < layout_.ranks.size(); ++r) {
+      if (CallsOf(r).size() > CallsOf(marked_rank_).size()) marked_rank_ = r;
+    }
+    const std::optional<CallPattern::Period> found = PatternOf(marked_rank_).FindPeriod();
+    if (!found) return;
+    const std::size_t periods = CallsOf(marked_rank_).size() / (kMarks * found->calls) + 1;
+    marks_apart_ = periods * found->calls;
+    if (marks_apart_ * layout_.ranks.size() > kMostNotes) return;
+    set_window(2 * marks_apart_);
+    first_mark_ = found->begin;
+    next_mark_ = first_mark_;
+  }
+  static std::uint64_t PlaceOf(const RankState& s) {
+    return std::uint64_t{s.iteration} << 32 | s.call;
+  }
+  const std::vector<graph::Call>& CallsOf(std::uint32_t r) const {
+    return graph_.programs[layout_.variants[layout_.ranks[r].variant].program.index()].calls;
+  }
+
+  void LookForRepeats() {
+    const RankState& marked = state(marked_rank_);
+    if (marked.iteration != mark_iteration_) misses_ = 0;
+    mark_iteration_ = marked.iteration;
+    next_mark_ = (std::uint64_t{marked.iteration} << 32) + first_mark_;
+    if (marked.call < first_mark_) return;
+    next_mark_ += ((marked.call - first_mark_) / marks_apart_ + 1) * marks_apart_;
+    const SimTime base = marked.t;
+    std::swap(state_before_, state_);
+    state_.clear();
+    AppendState(base, &state_);
+    AppendLoopState(base);
+    analytic_->AppendState(base, &state_);
+    const SimTime span = base - mark_time_;
+    mark_time_ = base;
+    if (state_ != state_before_) {
+      if (++misses_ == kMisses) LookNextIteration();
+      return StopNotes();
+    }
+    if (!taking_notes()) {
+      TakeNotes();
+      noted_meets_ = meets_;
+      noted_events_ = events_;
+      const auto ports = network_->statistics();
+      noted_ports_.assign(ports.begin(), ports.end());
+      return;
+    }
+    StopNotes();
+    const std::uint32_t rounds = RoundsLeft(span);
+    if (rounds > 0) TakeRounds(rounds, span);
+  }
+
+  void AppendLoopState(SimTime base) {
+    const auto add = [this](auto value) { state_.push_back(static_cast<std::uint64_t>(value)); };
+    add(now_ - base);
+    for (const Meet& meet : meets_) {
+      add(std::uint64_t{meet.arrived} << 32 | meet.gathered);
+      add(meet.passing);
+      if (meet.arrived == 0) continue;
+      add(meet.latest - base);
+      add(meet.start - base);
+      add(reinterpret_cast<std::uintptr_t>(meet.price));
+      add(std::uint64_t{meet.stream[0]} << 16 | std::uint64_t{meet.stream[1]} << 8 | meet.came);
+    }
+    waiting_ = Waiting();
+    for (const Due& e : waiting_) {
+      const bool start = e.version == kStart;
+      const bool live = start || e.version == state(e.who).version;
+      add(e.time - base);
+      add(std::uint64_t{e.who} << 2 | (start ? 2u : 0u) | (live ? 1u : 0u));
+    }
+  }
+  // The events to come, in order.
+  std::vector<Due> Waiting() const {
+    std::vector<Due> events;
+    queue_.ForEach([&](const Due& e) { events.push_back(e); });
+    std::sort(events.begin(), events.end(), [](const Due& a, const Due& b) {
+      return a.time != b.time ? a.time < b.time : a < b;
+    });
+    return events;
+  }
+
+  void TakeRounds(std::uint32_t rounds, SimTime span) {
+    const SimTime by = static_cast<SimTime>(rounds) * span;
+    Repeat(rounds, span);
+    analytic_->Repeat(rounds, span, noted_ports_);
+    now_ += by;
+    const std::uint64_t repeated = rounds * (events_ - noted_events_);
+    events_ += repeated;
+    events_repeated_ += repeated;
+    for (std::size_t id = 0; id < meets_.size(); ++id) {
+      Meet& meet = meets_[id];
+      const Meet& noted = noted_meets_[id];
+      meet.latest += by;
+      meet.start += by;
+      meet.nvlink_bytes += rounds * (meet.nvlink_bytes - noted.nvlink_bytes);
+      meet.nic_bytes += rounds * (meet.nic_bytes - noted.nic_bytes);
+      meet.busy += rounds * (meet.busy - noted.busy);
+    }
+    queue_.Clear();
+    for (Due e : waiting_) {
+      e.time += by;
+      queue_.Push(e);
+    }
+    LookNextIteration();  // no more than a round is left of this one
+  }
+  void LookNextIteration() {
+    next_mark_ = (std::uint64_t{state(marked_rank_).iteration + 1u} << 32) + first_mark_;
   }
 
   // Members that gathered go on: over the whole block, or into it.
@@ -329,8 +448,24 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
   std::vector<std::uint32_t> gathered_;  // meets whose members stand before a block
   std::vector<network::PortLoad> loads_;
   std::vector<network::Completion> completions_;
+  // Where the run may repeat (periods.h): iteration and call of `marked_rank_` to look next at.
+  static constexpr std::size_t kMarks = 64, kMostNotes = std::size_t{1} << 18;  // bounds of cost
+  static constexpr int kMisses = 24;
+  static constexpr std::uint64_t kNoMark = std::numeric_limits<std::uint64_t>::max();
+  network::Analytic* analytic_ = nullptr;
+  std::uint32_t marked_rank_ = 0;
+  std::size_t first_mark_ = 0, marks_apart_ = 0;  // calls
+  std::uint64_t next_mark_ = kNoMark;
+  SimTime mark_time_ = 0;
+  std::uint16_t mark_iteration_ = 0;
+  int misses_ = 0;  // of this iteration: states unlike the one before
+  std::vector<std::uint64_t> state_, state_before_;  // at the last mark, and the one before
+  std::vector<Due> waiting_;                         // at the last mark
+  std::vector<Meet> noted_meets_;                    // when notes began
+  std::vector<network::PortStatistics> noted_ports_;
+  std::uint64_t noted_events_ = 0;
   SimTime now_ = 0;
-  std::uint64_t events_ = 0;
+  std::uint64_t events_ = 0, events_repeated_ = 0;
   Status error_;
 };
 
@@ -343,6 +478,7 @@ Result<LoopResult> RunClosedForm(const LoopInputs& in, network::Network* network
   ORRERY_RETURN_IF_ERROR(loop.Run());
   LoopResult result = loop.Collect();
   result.events = loop.events();
+  result.events_repeated = loop.events_repeated();
   const auto statistics = network->statistics();
   result.traffic.assign(statistics.begin(), statistics.end());
   loop.AddUnseenTraffic(&result.traffic);

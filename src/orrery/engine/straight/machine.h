@@ -23,6 +23,7 @@
 #include "orrery/engine/loop.h"
 #include "orrery/engine/straight/inline_block.h"
 #include "orrery/engine/straight/layout.h"
+#include "orrery/engine/straight/periods.h"
 #include "orrery/engine/straight/tracer.h"
 #include "orrery/engine/work.h"
 
@@ -249,9 +250,11 @@ class Machine {
                  std::uint64_t part_key) {
     StreamState& q = stream(r, stream_index);
     if (q.iteration < options_.iterations) {
-      ranks_[r].hash += q.weight * head(q).key * part_key *
-                        (kStartWeight * static_cast<std::uint64_t>(start) +
-                         kEndWeight * static_cast<std::uint64_t>(end));
+      const std::uint64_t key = head(q).key * part_key;
+      const std::uint64_t value = key * (kStartWeight * static_cast<std::uint64_t>(start) +
+                                         kEndWeight * static_cast<std::uint64_t>(end));
+      ranks_[r].hash += q.weight * value;
+      Note(r, q.call, q.layer, value, key * (kStartWeight + kEndWeight));
     }
     // Of parts that end at one instant the one that began last, in whatever order they are told.
     if (end > q.free || (end == q.free && start > q.start)) {
@@ -304,6 +307,18 @@ class Machine {
     return *layout_.variants[layout_.ranks[r].variant].blocks[call(r).block.index()];
   }
 
+  // Runs that repeat (periods.h). All that decides what the ranks do next, times from `base` on.
+  void AppendState(SimTime base, std::vector<std::uint64_t>* out) const;
+  // Notes from here on what is added to sums; then how often the stretch since comes again before
+  // the last time, if it took `span`; and takes it so often at once.
+  void TakeNotes();
+  void StopNotes() { taking_notes_ = false; }
+  bool taking_notes() const { return taking_notes_; }
+  std::uint32_t RoundsLeft(SimTime span);
+  void Repeat(std::uint32_t rounds, SimTime span);
+  const CallPattern& PatternOf(std::uint32_t r);
+  void set_window(std::size_t calls) { window_ = calls; }  // in which events are known by calls
+
   // A rank that has more outstanding than can be counted, where it stands; kNobody: none has.
   std::uint32_t overfull() const { return overfull_.load(std::memory_order_relaxed); }
   bool finished() const { return running_.load(std::memory_order_relaxed) == 0; }
@@ -343,6 +358,26 @@ class Machine {
   void FinishWork(std::uint32_t r, const BlockPrice& block, const Item& item, SimTime start,
                   SimTime end, SimTime idle, SimTime extra);
   SimTime Jitter(std::uint32_t r, const BlockPrice& block, const Item& item);
+  std::uint32_t FirstCall(std::uint32_t r) const;
+  void NameEvents(std::uint32_t r, std::vector<std::int32_t>* ago) const;
+  bool IsLive(std::uint32_t r, const EventState& event) const;
+  void MoveEvents(std::uint32_t r, std::uint32_t later, SimTime by);
+  void MoveStreams(std::uint32_t r, std::uint32_t later, SimTime by);
+  // The rank's host, as far ahead as it is, mattered.
+  void NoteHost(std::uint32_t r) {
+    if (taking_notes_) [[unlikely]]
+      noted_.waited[r] = true;
+  }
+  // What a layer of a call adds to the fingerprint, but for their weights, and how that grows with
+  // time; kNoLayer: the layers' weights are in it.
+  static constexpr std::size_t kNoLayer = LayerWeights::kMax;
+  void Note(std::uint32_t r, std::uint32_t call, std::size_t layer, std::uint64_t value,
+            std::uint64_t growth) {
+    if (!taking_notes_) [[likely]]
+      return;
+    const std::uint64_t weight = layer == kNoLayer ? 1 : weights_.weight(layer);
+    notes_[r].Add(call, weight * value, weight * growth);
+  }
   void EndStretch(std::uint32_t r) {
     if (!stretch_.empty()) stretch_[r].work = 0;
   }
@@ -391,7 +426,19 @@ class Machine {
   std::vector<SimTime> compute_ends_;  // of the compute stream
   std::vector<EventState> events_;
   std::vector<std::size_t> first_event_;
-  std::vector<QueuedPool> queued_;         // by rank
+  std::vector<QueuedPool> queued_;  // by rank
+  bool taking_notes_ = false;
+  std::vector<HashNotes> notes_;  // by rank
+  std::size_t window_ = 0;
+  std::vector<std::optional<CallPattern>> patterns_;  // by program
+  struct {                                            // when notes began, by rank
+    std::vector<std::uint32_t> calls, earliest;       // earliest: of what was under way
+    std::vector<SimTime> hosts;
+    std::vector<bool> waited;  // for its host, since then
+    std::vector<Breakdown> parts;
+    std::vector<InlinedTraffic> inlined;
+    std::vector<SimTime> ends;
+  } noted_;
   std::atomic<std::uint32_t> running_{0};  // ranks may be stepped by several threads, each by one
   std::atomic<std::uint32_t> overfull_{kNobody};  // the lowest
 };
@@ -399,3 +446,4 @@ class Machine {
 }  // namespace orrery::engine
 
 #include "orrery/engine/straight/machine_inl.h"
+#include "orrery/engine/straight/machine_periods_inl.h"

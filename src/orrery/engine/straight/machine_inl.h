@@ -28,7 +28,9 @@ void Machine<Loop>::Step(std::uint32_t r) {
           if (loop().Gather(r, meet, able)) return;
         }
       } else if (able) {
-        if (const std::uint32_t n = WholeCalls(s, block, call.repeat - s.layer); n > 0) {
+        const std::uint32_t left = call.repeat - s.layer, n = WholeCalls(s, block, left);
+        if (n < left) NoteHost(r);
+        if (n > 0) {
           TakeCalls(r, block, n, call.repeat);
           continue;
         }
@@ -48,10 +50,12 @@ void Machine<Loop>::Step(std::uint32_t r) {
         next = TakeWait(r, item);
         break;
       case ItemKind::kHostSync:
+        NoteHost(r);
         s.host = std::max(s.host, s.t) + item.host;
         EndStretch(r);
         break;
       case ItemKind::kHostPace:
+        NoteHost(r);
         s.host = std::max(s.host + item.host, paces_[r]);
         paces_[r] = s.t;
         break;
@@ -80,6 +84,7 @@ bool Machine<Loop>::TakeTogether(std::span<const std::uint32_t> members) {
     const RankState& s = ranks_[m];
     ORRERY_CHECK(s.call == first.call && s.layer == first.layer, "ranks of one variant");
     n = s.t == first.t ? WholeCalls(s, in, n) : 0;
+    if (n < repeat - first.layer) NoteHost(m);
     if (n == 0) return false;
   }
   for (const std::uint32_t m : members) TakeCalls(m, in, n, repeat);
@@ -94,8 +99,10 @@ void Machine<Loop>::TakeCalls(std::uint32_t r, const BlockPrice& block, std::uin
     const std::size_t l = s.layer;
     const std::uint64_t sum = weights_.sum[l + n] - weights_.sum[l];
     const std::uint64_t moment = weights_.moment[l + n] - weights_.moment[l] - l * sum;
-    s.hash += CallWeight(s.call) * ((block.m * static_cast<std::uint64_t>(s.t) + block.o) * sum +
-                                    block.m * static_cast<std::uint64_t>(block.duration) * moment);
+    const std::uint64_t value = (block.m * static_cast<std::uint64_t>(s.t) + block.o) * sum +
+                                block.m * static_cast<std::uint64_t>(block.duration) * moment;
+    s.hash += CallWeight(s.call) * value;
+    Note(r, s.call, kNoLayer, value, block.m * sum);
     if (last_iteration(s)) {
       for (std::size_t p = 0; p < kParts; ++p) parts_[r][p] += n * block.parts[p];
     }
@@ -121,10 +128,13 @@ bool Machine<Loop>::TakeWork(std::uint32_t r, const BlockPrice& block, const Ite
   s.host += item.host;
   if (item.count == 0) return true;
   if (counted(s)) {
-    s.hash += s.weight * (item.key * static_cast<std::uint64_t>(s.t) + item.digest);
+    const std::uint64_t value = item.key * static_cast<std::uint64_t>(s.t) + item.digest;
+    s.hash += s.weight * value;
+    Note(r, s.call, s.layer, value, item.key);
   }
   const SimTime extra = options_.jitter == 0 ? 0 : Jitter(r, block, item);
   const bool kept_ahead = host + item.lag <= s.t;
+  if (!kept_ahead) NoteHost(r);
   if (s.busy == 0 && kept_ahead && !tracer_->wants(r)) {
     const SimTime end = s.t + item.duration[s.beside] + extra;
     FinishWork(r, block, item, s.t, end, 0, extra);
@@ -219,6 +229,7 @@ bool Machine<Loop>::TakeComm(std::uint32_t r, const BlockPrice& block, const Ite
   RankState& s = ranks_[r];
   s.host += item.host;
   EndStretch(r);
+  if (s.host > s.t) NoteHost(r);
   const SimTime issued = std::max(s.t, s.host);
   if (item.local) return TakeCopy(r, block, item, issued);
   if (item.parts == 0) return true;  // a group of one has nothing to say
@@ -274,9 +285,10 @@ bool Machine<Loop>::TakeCopy(std::uint32_t r, const BlockPrice& block, const Ite
   q.start = std::max(issued, q.free);
   q.free = q.start + item.duration[0];
   if (counted(s)) {
-    s.hash += s.weight * item.key *
-              (kStartWeight * static_cast<std::uint64_t>(q.start) +
-               kEndWeight * static_cast<std::uint64_t>(q.free));
+    const std::uint64_t value = item.key * (kStartWeight * static_cast<std::uint64_t>(q.start) +
+                                            kEndWeight * static_cast<std::uint64_t>(q.free));
+    s.hash += s.weight * value;
+    Note(r, s.call, s.layer, value, item.key * (kStartWeight + kEndWeight));
     SimTime& last = ends_[r * static_cast<std::size_t>(options_.iterations) + s.iteration];
     last = std::max(last, q.free);
   }
@@ -335,7 +347,9 @@ void Machine<Loop>::PostHead(std::uint32_t r, int stream_index, const Queued& en
   q.event = entry.event;
   q.pending = item.parts;
   if (q.iteration < options_.iterations) {
-    ranks_[r].hash += q.weight * item.key * kArrivalWeight * static_cast<std::uint64_t>(q.arrival);
+    const std::uint64_t growth = item.key * kArrivalWeight;
+    ranks_[r].hash += q.weight * growth * static_cast<std::uint64_t>(q.arrival);
+    Note(r, q.call, q.layer, growth * static_cast<std::uint64_t>(q.arrival), growth);
   }
   loop().Post(r, stream_index, q.arrival);
 }
