@@ -220,10 +220,10 @@ Playback PlayTree(const Plan& plan, const model::WhiteBox& box) {
   const int chains = cast.all ? plan.shape.domains : std::min(3, levels);
   if (std::min(rounds, playback::kFewestRounds) * cast.batches.count *
           playback::MessagesOf(plan, chains, 1) >
-      playback::kMostMessages) {
+      playback::kMostTreeMessages) {
     return {};
   }
-  playback::Stage::Limits limits{.messages = playback::kMostMessages};
+  playback::Stage::Limits limits{.messages = playback::kMostTreeMessages};
   if (Formula(plan, box).TreeGetsAhead()) {
     const std::int64_t hops = 2 * (plan.shape.ranks_per_domain - 1 + levels);
     limits.windows = std::max(limits.windows, 2 * hops);
