@@ -127,6 +127,7 @@ class Simulation:
     seed: int
     fingerprint: str
     not_folded_because: str | None = None
+    events_repeated: int = 0  # of events: repeat others and were not run
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

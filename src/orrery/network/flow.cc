@@ -387,7 +387,6 @@ void Flow::MeetAll() {
 // Brings what the members were served up to now_.
 void Flow::Serve(std::uint32_t id) {
   Group& group = groups_[id];
-  Log(id);
   if (group.lone) {
     group.served += static_cast<Uint128>(group.alone) * static_cast<Uint128>(now_ - group.at);
   } else if (group.meter != kNone) {
@@ -396,6 +395,7 @@ void Flow::Serve(std::uint32_t id) {
     group.served += (meter.served() - group.base) * solver_.weight(id);
     group.base = meter.served();
   }
+  Log(id);
   group.at = now_;
 }
 

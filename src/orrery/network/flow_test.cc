@@ -31,9 +31,11 @@ enum class Batches { kOne, kEach, kEachReversed };
 
 std::map<FlightId, SimTime> Simulate(const cluster::Cluster& cluster, std::vector<Begin> begins,
                                      bool full = false, Batches batches = Batches::kOne,
-                                     MaxMin::Counters* counters = nullptr) {
+                                     MaxMin::Counters* counters = nullptr,
+                                     std::size_t log_steps = 0) {
   Flow network;
   EXPECT_TRUE(network.SetupLinks(cluster, {}, 0).ok());
+  if (log_steps > 0) network.KeepUseLog(log_steps);
   network.set_always_full(full);
   if (batches == Batches::kEachReversed) std::reverse(begins.begin(), begins.end());
   std::stable_sort(begins.begin(), begins.end(),
@@ -150,6 +152,17 @@ TEST(Flow, IncrementalEqualsFullToThePicosecond) {
       EXPECT_GE(expected.at(b.transfer.id), b.time + Uncontended(cluster, b.transfer));
     }
   }
+}
+
+TEST(Flow, ALogOfUseChangesNoEnd) {
+  const cluster::Cluster cluster = Build("h100-ib-400g", 8, 4);
+  // Alone on their links, sharing them, and one after another.
+  const std::vector<Begin> begins = {{0, Make(0, 0, 1, 1 << 20)},
+                                     {0, Make(1, 8, 16, 3 << 20)},
+                                     {1000, Make(2, 8, 24, 1 << 20)},
+                                     {90'000'000, Make(3, 0, 1, 1 << 20)}};
+  EXPECT_EQ(Simulate(cluster, begins, false, Batches::kOne, nullptr, 64),
+            Simulate(cluster, begins));
 }
 
 TEST(Flow, AFluidMovesUnderItsCap) {
