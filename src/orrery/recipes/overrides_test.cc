@@ -122,7 +122,7 @@ TEST(Overrides, MegatronBridgesRecipes) {
   EXPECT_EQ(other->job.workloads.front().plan.parallel.dp, 2);
   EXPECT_THAT(
       ImportCommand("python scripts/training/run_recipe.py --recipe llama3_70b_pretrian_config",
-                   options)
+                    options)
           .status()
           .message(),
       HasSubstr("llama3_70b_pretrain_config"));
