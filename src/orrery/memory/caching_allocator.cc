@@ -10,7 +10,6 @@
 namespace orrery::memory {
 namespace {
 
-constexpr std::int64_t kMiB = 1 << 20;
 constexpr std::int64_t kMinBlock = 512;           // kMinBlockSize
 constexpr std::int64_t kSmallRequest = kMiB;      // kSmallSize
 constexpr std::int64_t kSmallSegment = 2 * kMiB;  // kSmallBuffer

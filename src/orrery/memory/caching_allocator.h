@@ -32,6 +32,8 @@
 
 namespace orrery::memory {
 
+inline constexpr std::int64_t kMiB = 1 << 20;
+
 inline constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
 struct AllocatorSettings {

@@ -17,7 +17,6 @@
 namespace orrery::memory {
 namespace {
 
-constexpr std::int64_t kMiB = 1 << 20;
 using Handle = CachingAllocator::Handle;
 
 CachingAllocator Make(const AllocatorSettings& settings = {}, std::int64_t bytes = 1024 * kMiB) {

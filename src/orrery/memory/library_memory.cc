@@ -9,10 +9,8 @@
 namespace orrery::memory {
 namespace {
 
-constexpr std::int64_t kLibraryMiB = 1 << 20;
 // Volta, Ampere, Hopper, Blackwell: a process with torch, cuBLAS, cuDNN and NCCL kernels loaded.
-constexpr std::array<std::int64_t, 4> kContext = {310 * kLibraryMiB, 430 * kLibraryMiB,
-                                                  530 * kLibraryMiB, 600 * kLibraryMiB};
+constexpr std::array<std::int64_t, 4> kContext = {310 * kMiB, 430 * kMiB, 530 * kMiB, 600 * kMiB};
 
 }  // namespace
 
@@ -21,7 +19,7 @@ std::int64_t CudaContextBytes(cluster::Arch arch) {
 }
 
 std::int64_t CublasWorkspaceBytes(cluster::Arch arch) {
-  return arch >= cluster::Arch::kHopper ? 32 * kLibraryMiB : 8 * kLibraryMiB + 128 * 1024;
+  return arch >= cluster::Arch::kHopper ? 32 * kMiB : 8 * kMiB + 128 * 1024;
 }
 
 std::int64_t NcclBytes(const graph::Graph& graph, const graph::Program& program,
@@ -54,7 +52,7 @@ std::int64_t NcclBytes(const graph::Graph& graph, const graph::Program& program,
 }
 
 std::int64_t TransformerEngineBytes(cluster::Arch arch) {
-  return arch >= cluster::Arch::kHopper ? 32 * kLibraryMiB : 4 * kLibraryMiB;
+  return arch >= cluster::Arch::kHopper ? 32 * kMiB : 4 * kMiB;
 }
 
 std::vector<std::int64_t> TorchWorkspaces(const Libraries& libraries, cluster::Arch arch) {

@@ -159,7 +159,7 @@ class Expressions {
 
 }  // namespace
 
-bool IsYaml(const std::string& path) { return path.ends_with(".yaml") || path.ends_with(".yml"); }
+bool IsYaml(std::string_view path) { return path.ends_with(".yaml") || path.ends_with(".yml"); }
 
 bool HasKey(std::string_view text, std::string_view key) {
   const std::string line = fmt::format("{}:", key);

@@ -13,7 +13,7 @@ namespace orrery::recipes {
 // By the file's ending TOML, JSON or YAML, with the file's overrides in their places.
 Result<formats::Document> ParseConfiguration(const File& file);
 
-bool IsYaml(const std::string& path);  // by its ending
+bool IsYaml(std::string_view path);  // by its ending
 // Whether a line of `text` begins with "key:".
 bool HasKey(std::string_view text, std::string_view key);
 

@@ -187,7 +187,7 @@ const Table& GptNeoxTable() {
 }
 
 bool IsGptNeox(std::string_view text, const std::string& path) {
-  if (!path.ends_with(".yml") && !path.ends_with(".yaml")) return false;
+  if (!IsYaml(path)) return false;
   const auto key = [&](std::string name) {
     if (Contains(text, name + "\":") || Contains(text, "\n" + name + ":")) return true;
     std::ranges::replace(name, '_', '-');

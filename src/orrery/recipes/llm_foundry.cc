@@ -255,7 +255,7 @@ const Table& LlmFoundryTable() {
 }
 
 bool IsLlmFoundry(std::string_view text, const std::string& path) {
-  if (!path.ends_with(".yaml") && !path.ends_with(".yml")) return false;
+  if (!IsYaml(path)) return false;
   return (text.find("\nglobal_train_batch_size:") != std::string_view::npos ||
           text.find("\ndevice_train_microbatch_size:") != std::string_view::npos) &&
          text.find("max_seq_len:") != std::string_view::npos;

@@ -293,7 +293,7 @@ const Table& MaxTextTable() {
 }
 
 bool IsMaxText(std::string_view text, const std::string& path) {
-  if (!path.ends_with(".yml") && !path.ends_with(".yaml")) return false;
+  if (!IsYaml(path)) return false;
   const auto has = [&](std::string_view key) {
     return text.starts_with(key) || text.find(fmt::format("\n{}", key)) != std::string_view::npos;
   };

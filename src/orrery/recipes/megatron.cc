@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "orrery/base/text.h"
+#include "orrery/recipes/configuration.h"
 #include "orrery/recipes/dialects.h"
 #include "orrery/recipes/known_models.h"
 #include "orrery/recipes/launch.h"
@@ -355,7 +356,7 @@ Result<Imported> ReadMegatron(const std::vector<File>& files, const Options& opt
                         files[1].path);
   }
   const File& file = files.front();
-  const bool yaml = file.path.ends_with(".yaml") || file.path.ends_with(".yml");
+  const bool yaml = IsYaml(file.path);
   if (!yaml) {
     return ReadMegatronScript(files, options, {.name = "megatron", .tables = {&MegatronTable()}});
   }

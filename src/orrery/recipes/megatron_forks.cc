@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "orrery/base/text.h"
+#include "orrery/recipes/configuration.h"
 #include "orrery/recipes/dialects.h"
 #include "orrery/recipes/launch.h"
 
@@ -201,12 +202,11 @@ const Table& MegatronPatchTable() {
 }
 
 bool IsMegatronDeepSpeed(std::string_view text, const std::string& path) {
-  return !path.ends_with(".yaml") && !path.ends_with(".yml") && IsMegatron(text, path) &&
-         Contains(text, "--deepspeed");
+  return !IsYaml(path) && IsMegatron(text, path) && Contains(text, "--deepspeed");
 }
 
 bool IsMegatronPatch(std::string_view text, const std::string& path) {
-  return !path.ends_with(".yaml") && !path.ends_with(".yml") && IsMegatron(text, path) &&
+  return !IsYaml(path) && IsMegatron(text, path) &&
          (Contains(text, "--patch-tokenizer-type") || Contains(text, "--extra-vocab-size"));
 }
 

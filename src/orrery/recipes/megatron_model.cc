@@ -168,7 +168,7 @@ void ReadVocabulary(Reading* r) {
         model.empty() ? "" : fmt::format(" (of the tokenizer {})", Printable(model, 60))));
   }
   std::int64_t size = padded.value_or(vocab.value_or(0) + extra);
-  if (!padded && pads && multiple > 0) size = (size + multiple - 1) / multiple * multiple;
+  if (!padded && pads) size = RoundUp(size, multiple);
   draft.Set("model.vocab", size);
 }
 

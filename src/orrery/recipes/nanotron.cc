@@ -111,8 +111,8 @@ const Table& NanotronTable() {
 }
 
 bool IsNanotron(std::string_view text, const std::string& path) {
-  return (path.ends_with(".yaml") || path.ends_with(".yml")) && Contains(text, "parallelism:") &&
-         Contains(text, "tokens:") && Contains(text, "model_config:");
+  return IsYaml(path) && Contains(text, "parallelism:") && Contains(text, "tokens:") &&
+         Contains(text, "model_config:");
 }
 
 Result<Imported> ReadNanotron(const std::vector<File>& files, const Options& options) {

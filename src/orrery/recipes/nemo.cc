@@ -132,7 +132,7 @@ const Table& NemoTable() {
 }
 
 bool IsNemo(std::string_view text, const std::string& path) {
-  if (!path.ends_with(".yaml") && !path.ends_with(".yml")) return false;
+  if (!IsYaml(path)) return false;
   const auto section = [&](std::string_view name) {
     const std::string line = fmt::format("{}:", name);
     return text.starts_with(line) || text.find("\n" + line) != std::string_view::npos;

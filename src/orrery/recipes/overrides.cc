@@ -9,15 +9,14 @@
 
 #include "orrery/base/text.h"
 #include "orrery/recipes/bridge_recipes.h"
+#include "orrery/recipes/configuration.h"
 #include "orrery/recipes/dialects.h"
 #include "orrery/recipes/launch.h"
 
 namespace orrery::recipes {
 namespace {
 
-bool IsConfiguration(std::string_view path) {
-  return path.ends_with(".yaml") || path.ends_with(".yml") || path.ends_with(".toml");
-}
+bool IsConfiguration(std::string_view path) { return IsYaml(path) || path.ends_with(".toml"); }
 
 bool IsPath(std::string_view text) {
   return !text.empty() &&

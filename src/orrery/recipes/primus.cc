@@ -8,6 +8,7 @@
 #include <cctype>
 
 #include "orrery/base/text.h"
+#include "orrery/formats/rows.h"
 #include "orrery/recipes/configuration.h"
 #include "orrery/recipes/dialects.h"
 
@@ -50,21 +51,6 @@ void Expand(const Options& options, Node* node) {
   for (Node& item : node->items) Expand(options, &item);
 }
 
-// A map over a map; anything else takes the place of what was there.
-void Lay(const Node& over, Node* under) {
-  if (over.kind != Node::Kind::kMap || under->kind != Node::Kind::kMap) {
-    *under = over;
-    return;
-  }
-  for (const Field& field : over.fields) {
-    if (Node* there = under->Find(field.key)) {
-      Lay(field.value, there);
-    } else {
-      under->fields.push_back(field);
-    }
-  }
-}
-
 class Merged {
  public:
   Merged(const std::vector<File>& files, const Options& options)
@@ -76,8 +62,9 @@ class Merged {
   // A file of Primus under `folder`, with what it extends, over what is there already.
   Status Take(const std::string& folder, const std::string& name, int depth = 0) {
     if (depth > kMostDepth || ++taken_ > kMostRecipeFiles) {
-      return InvalidInput("'{}': more than {} files extend each other", Printable(name),
-                          kMostDepth);
+      return InvalidInput(
+          "'{}': of a recipe's files at most {} extend each other in turn and {} in all",
+          Printable(name), kMostDepth, kMostRecipeFiles);
     }
     std::optional<File> file;
     const std::string base = name.substr(name.rfind('/') + 1);
@@ -117,7 +104,7 @@ class Merged {
     SetSource(static_cast<std::uint32_t>(document.sources.size() - 1), &root);
     Expand(options_, &root);
     if (document.root.kind != Node::Kind::kMap) document.root.kind = Node::Kind::kMap;
-    Lay(root, &document.root);
+    formats::Overlay(root, &document.root);
   }
 
  private:
@@ -170,8 +157,8 @@ const Table& PrimusTable() {
 }
 
 bool IsPrimus(std::string_view text, const std::string& path) {
-  return (path.ends_with(".yaml") || path.ends_with(".yml")) && Contains(text, "modules:") &&
-         Contains(text, "_trainer:") && Contains(text, "framework:");
+  return IsYaml(path) && Contains(text, "modules:") && Contains(text, "_trainer:") &&
+         Contains(text, "framework:");
 }
 
 Result<Imported> ReadPrimus(const std::vector<File>& files, const Options& options) {

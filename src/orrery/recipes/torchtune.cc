@@ -172,8 +172,7 @@ const Table& TorchtuneTable() {
 }
 
 bool IsTorchtune(std::string_view text, const std::string& path) {
-  return (path.ends_with(".yaml") || path.ends_with(".yml")) && Contains(text, "_component_:") &&
-         Contains(text, "torchtune.");
+  return IsYaml(path) && Contains(text, "_component_:") && Contains(text, "torchtune.");
 }
 
 Result<Imported> ReadTorchtune(const std::vector<File>& files, const Options& options) {

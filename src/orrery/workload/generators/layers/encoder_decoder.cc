@@ -8,7 +8,6 @@
 namespace orrery::workload {
 
 using graph::Buffer;
-using graph::Gemm;
 using graph::GemmLayout;
 using graph::Lifetime;
 using graph::MemoryKind;
@@ -136,27 +135,10 @@ CrossWriter::CrossWriter(const Shape& s, BlockWriter* w)
   residual_ = make("cross.residual", s.local_bytes());
 }
 
-void CrossWriter::Module(std::string_view name, Pass pass) {
-  w_->Module(name);
-  w_->Host("module", pass == Pass::kForward ? s_.framework.host.module_forward
-                                            : s_.framework.host.module_backward);
-}
-
 graph::Attention CrossWriter::Flash(Pass pass) const {
   graph::Attention attention = FlashAttention(s_, pass);
   attention.seq_kv = s_.encoder_seq;
   return attention;
-}
-
-void CrossWriter::Product(std::string_view name, std::int64_t m, std::int64_t n, std::int64_t k,
-                          GemmLayout layout) {
-  w_->Kernel(name, Gemm{.m = m,
-                        .n = n,
-                        .k = k,
-                        .batch = s_.batch * s_.heads,
-                        .dtype = s_.dtype,
-                        .layout = layout,
-                        .out_dtype = s_.dtype});
 }
 
 void CrossWriter::Softmax(Pass pass) {
@@ -166,14 +148,14 @@ void CrossWriter::Softmax(Pass pass) {
 }
 
 void CrossWriter::Core(bool keep) {
-  Module("layers.cross_attention.core", Pass::kForward);
+  Enter(s_, w_, "layers.cross_attention.core", Pass::kForward);
   w_->Host("attention", s_.framework.host.core);
   w_->Alloc(scores_);
   w_->Alloc(context_);
   if (flash()) {
     w_->Kernel("flash_attention", Flash(Pass::kForward));
   } else {
-    Product("scores", s_.seq, s_.encoder_seq, s_.head_dim, GemmLayout::kNT);
+    w_->Kernel("scores", Batched(s_, s_.seq, s_.encoder_seq, s_.head_dim, GemmLayout::kNT));
     Softmax(Pass::kForward);
     w_->Alloc(score_mask_);
     w_->Alloc(dropped_);
@@ -182,7 +164,7 @@ void CrossWriter::Core(bool keep) {
       w_->Kernel("attention_dropout", Elementwise(s_, MemoryOp::kDropout, rows(), s_.encoder_seq, e,
                                                   e + 1, Pass::kForward));
     }
-    Product("context", s_.seq, s_.head_dim, s_.encoder_seq, GemmLayout::kNN);
+    w_->Kernel("context", Batched(s_, s_.seq, s_.head_dim, s_.encoder_seq, GemmLayout::kNN));
   }
   if (keep) return;
   w_->Free(scores_);
@@ -194,22 +176,22 @@ void CrossWriter::Core(bool keep) {
 void CrossWriter::Forward(bool keep) {
   const std::int64_t e = s_.element_bytes;
   const Pass pass = Pass::kForward;
-  Module("layers.cross_norm", pass);
+  Enter(s_, w_, "layers.cross_norm", pass);
   w_->Alloc(statistics_);
   w_->Alloc(normed_);
   NormForward(s_, w_);
-  Module("layers.cross_attention.query", pass);
+  Enter(s_, w_, "layers.cross_attention.query", pass);
   w_->Alloc(query_);
   ColumnForward(s_, w_, "cross_query", s_.hidden, s_.query());
-  Module("layers.cross_attention.key_value", pass);
+  Enter(s_, w_, "layers.cross_attention.key_value", pass);
   w_->Alloc(key_value_);
   ColumnForward(encoder_, w_, "cross_key_value", s_.hidden, 2 * s_.key_value());
   Core(keep);
-  Module("layers.cross_attention.projection", pass);
+  Enter(s_, w_, "layers.cross_attention.projection", pass);
   const Buffer projected = w_->Temporary("projected", s_.full_bytes());
   w_->Alloc(projected);
   RowForward(s_, w_, "cross_projection", s_.context(), s_.hidden);
-  Module("layers.cross_attention.bias_dropout_add", pass);
+  Enter(s_, w_, "layers.cross_attention.bias_dropout_add", pass);
   w_->Alloc(mask_);
   w_->Alloc(residual_);
   w_->Kernel("bias_dropout_add", Elementwise(s_, MemoryOp::kBiasDropoutAdd, s_.local_tokens(),
@@ -222,7 +204,7 @@ void CrossWriter::Forward(bool keep) {
 }
 
 void CrossWriter::CoreBackward() {
-  Module("layers.cross_attention.core", Pass::kBackward);
+  Enter(s_, w_, "layers.cross_attention.core", Pass::kBackward);
   if (flash()) {
     w_->Kernel("flash_attention", Flash(Pass::kBackward));
   } else {
@@ -230,15 +212,16 @@ void CrossWriter::CoreBackward() {
     const Buffer gradient =
         w_->Temporary("cross.probabilities.gradient", rows() * s_.encoder_seq * e);
     w_->Alloc(gradient);
-    Product("context.probabilities", s_.seq, s_.encoder_seq, s_.head_dim, GemmLayout::kNT);
-    Product("context.values", s_.encoder_seq, s_.head_dim, s_.seq, GemmLayout::kTN);
+    w_->Kernel("context.probabilities",
+               Batched(s_, s_.seq, s_.encoder_seq, s_.head_dim, GemmLayout::kNT));
+    w_->Kernel("context.values", Batched(s_, s_.encoder_seq, s_.head_dim, s_.seq, GemmLayout::kTN));
     if (s_.dropout) {
       w_->Kernel("attention_dropout", Elementwise(s_, MemoryOp::kDropout, rows(), s_.encoder_seq,
                                                   e + 1, e, Pass::kBackward));
     }
     Softmax(Pass::kBackward);
-    Product("scores.query", s_.seq, s_.head_dim, s_.encoder_seq, GemmLayout::kNN);
-    Product("scores.key", s_.encoder_seq, s_.head_dim, s_.seq, GemmLayout::kTN);
+    w_->Kernel("scores.query", Batched(s_, s_.seq, s_.head_dim, s_.encoder_seq, GemmLayout::kNN));
+    w_->Kernel("scores.key", Batched(s_, s_.encoder_seq, s_.head_dim, s_.seq, GemmLayout::kTN));
     w_->Free(gradient);
     w_->Free(score_mask_);
     w_->Free(dropped_);
@@ -250,14 +233,14 @@ void CrossWriter::CoreBackward() {
 void CrossWriter::Backward() {
   const std::int64_t e = s_.element_bytes;
   const Pass pass = Pass::kBackward;
-  Module("layers.cross_attention.bias_dropout_add", pass);
+  Enter(s_, w_, "layers.cross_attention.bias_dropout_add", pass);
   if (s_.dropout) {
     w_->Kernel("bias_dropout_add", Elementwise(s_, MemoryOp::kBiasDropoutAdd, s_.local_tokens(),
                                                s_.hidden, e + 1, e, pass));
   }
   if (s_.attention_bias) BiasGradient(s_, w_, s_.local_tokens(), s_.hidden);
   w_->Free(mask_);
-  Module("layers.cross_attention.projection", pass);
+  Enter(s_, w_, "layers.cross_attention.projection", pass);
   const Buffer context = w_->Temporary("context.gradient", s_.tokens() * s_.context() * e);
   const Buffer query = w_->Temporary("query.gradient", s_.tokens() * s_.query() * e);
   const Buffer key_value =
@@ -270,16 +253,16 @@ void CrossWriter::Backward() {
   w_->Free(context);
   w_->Free(query_);
   w_->Free(key_value_);
-  Module("layers.cross_attention.key_value", pass);
+  Enter(s_, w_, "layers.cross_attention.key_value", pass);
   ColumnBackward(encoder_, w_, "cross_key_value", s_.hidden, 2 * s_.key_value(), s_.qkv_bias);
   w_->Kernel("encoder_gradient", Elementwise(encoder_, MemoryOp::kAdd, encoder_.local_tokens(),
                                              s_.hidden, 2 * e, e, pass));
   w_->Free(key_value);
-  Module("layers.cross_attention.query", pass);
+  Enter(s_, w_, "layers.cross_attention.query", pass);
   ColumnBackward(s_, w_, "cross_query", s_.hidden, s_.query(), s_.qkv_bias);
   w_->Free(query);
   w_->Free(normed_);
-  Module("layers.cross_norm", pass);
+  Enter(s_, w_, "layers.cross_norm", pass);
   NormBackward(s_, w_);
   w_->Free(statistics_);
   ResidualGradient(s_, w_);

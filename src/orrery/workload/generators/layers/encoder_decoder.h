@@ -42,12 +42,9 @@ class CrossWriter {
   void Backward();
 
  private:
-  void Module(std::string_view name, graph::Pass pass);
   graph::Attention Flash(graph::Pass pass) const;
   void Core(bool keep);
   void CoreBackward();
-  void Product(std::string_view name, std::int64_t m, std::int64_t n, std::int64_t k,
-               graph::GemmLayout layout);
   void Softmax(graph::Pass pass);
   bool flash() const { return s_.cross_attention != AttentionBackend::kUnfused; }
   std::int64_t rows() const { return s_.batch * s_.heads * s_.seq; }

@@ -9,7 +9,6 @@
 namespace orrery::workload {
 
 using graph::Buffer;
-using graph::Gemm;
 using graph::GemmLayout;
 using graph::MemoryOp;
 using graph::Pass;
@@ -165,13 +164,7 @@ void LayerWriter::UnfusedBackward() {
   const std::int64_t rows = s_.batch * s_.heads * s_.seq;
   const auto product = [this](std::string_view name, std::int64_t m, std::int64_t n, std::int64_t k,
                               GemmLayout layout) {
-    w_->Kernel(name, Gemm{.m = m,
-                          .n = n,
-                          .k = k,
-                          .batch = s_.batch * s_.heads,
-                          .dtype = s_.dtype,
-                          .layout = layout,
-                          .out_dtype = s_.dtype});
+    w_->Kernel(name, Batched(s_, m, n, k, layout));
   };
   w_->Kernel("transpose", Elementwise(s_, MemoryOp::kTranspose, s_.tokens(), s_.context(), e, e,
                                       Pass::kBackward));

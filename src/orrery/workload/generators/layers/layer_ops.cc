@@ -93,6 +93,16 @@ void Enter(const Shape& s, BlockWriter* w, std::string_view module, graph::Pass 
                                                   : s.framework.host.module_backward);
 }
 
+Gemm Batched(const Shape& s, std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .batch = s.batch * s.heads,
+          .dtype = s.dtype,
+          .layout = layout,
+          .out_dtype = s.dtype};
+}
+
 graph::Buffer Saved(BlockWriter* w, std::uint32_t id, std::string_view name, std::int64_t bytes) {
   return w->Named(id, name, bytes, graph::MemoryKind::kActivation, graph::Lifetime::kMicrobatch);
 }

@@ -24,6 +24,10 @@ graph::MemoryBound Elementwise(const Shape& s, graph::MemoryOp op, std::int64_t 
 // What follows is of this module: its launches, and the host's time to call it.
 void Enter(const Shape& s, BlockWriter* w, std::string_view module, graph::Pass pass);
 
+// A product of [m, k] and [k, n], once per sequence and head.
+graph::Gemm Batched(const Shape& s, std::int64_t m, std::int64_t n, std::int64_t k,
+                    graph::GemmLayout layout);
+
 // What a micro-batch's forward pass leaves to its backward pass.
 graph::Buffer Saved(BlockWriter* w, std::uint32_t id, std::string_view name, std::int64_t bytes);
 

@@ -12,7 +12,6 @@ namespace orrery::workload {
 
 using graph::Attention;
 using graph::Buffer;
-using graph::Gemm;
 using graph::GemmLayout;
 using graph::Lifetime;
 using graph::MemoryKind;
@@ -110,12 +109,10 @@ bool LayerWriter::recomputes_core() const {
 }
 
 void LayerWriter::Enter(std::string_view module) {
-  w_->Module(module);
-  w_->Host("module", s_.framework.host.module_forward);
+  workload::Enter(s_, w_, module, Pass::kForward);
 }
 void LayerWriter::EnterBackward(std::string_view module) {
-  w_->Module(module);
-  w_->Host("module", s_.framework.host.module_backward);
+  workload::Enter(s_, w_, module, Pass::kBackward);
 }
 
 void LayerWriter::BiasDropoutAdd() {
@@ -357,21 +354,6 @@ void LayerWriter::CoreForward(bool keep_core) {
   BehindAttention(s_, w_, Pass::kForward);
   Drop(keep_core, attention_stats_);
 }
-
-namespace {
-
-// A batched product of [m, k] and [k, n], once per sequence and head.
-Gemm Batched(const Shape& s, std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
-  return {.m = m,
-          .n = n,
-          .k = k,
-          .batch = s.batch * s.heads,
-          .dtype = s.dtype,
-          .layout = layout,
-          .out_dtype = s.dtype};
-}
-
-}  // namespace
 
 void LayerWriter::Softmax(Pass pass) {
   const std::int64_t e = s_.element_bytes;
