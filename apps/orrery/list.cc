@@ -137,7 +137,7 @@ constexpr std::array<FormatRow, 32> kFormats = {{
     {"connection-matrix", "htsim's .cm, flows of 'orrery traffic' (docs/traffic.md): read"},
     {"nccl-tests", "Output of nccl-tests: calibrate, traffic --compare"},
     {"measured-kernels", "CSV of the measuring kit (docs/formats/measured-kernels.md): calibrate"},
-    {"calibration", "Constants of 'orrery calibrate', JSON (docs/calibration.md): write, read"},
+    {"calibration", "Constants of 'orrery calibrate', JSON (docs/constants.md): write, read"},
     {"measured-runs", "CSV of training runs or collectives (docs/validation.md): validate"},
     {"pftrace", "Perfetto timeline, open at ui.perfetto.dev: write"},
 }};

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the tables of errors in docs/validation.md and README.md anew, between their markers, and the worst rows with
-validation/diagnoses.csv.
+"""Writes the tables of errors in docs/validation.md and README.md anew, between their markers, and the causes of the worst
+rows by validation/diagnoses.csv.
 
     tools/fit/tables.py --orrery build/release/orrery
 """
@@ -86,32 +86,23 @@ def diagnoses():
     return known
 
 
-def worst(program, table, prefix, most=30):
-    """The rows farthest off in sample, by cause; validation/diagnoses.csv has what is known of each."""
-    known, lines = diagnoses(), {}
-    everything = {prefix + p["id"] for p in whole_report(program, table, "--leave-out")["rows"]}
-    unknown = [n for n in known if n.startswith("coll-") == (prefix == "coll-") and n not in everything]
-    if unknown:
-        sys.exit(f"validation/diagnoses.csv: {unknown[0]}: no row of {table}")
-    rows = [p for p in whole_report(program, table, "--leave-out")["rows"]
-            if p["error_pct"] is not None]
-    for p in sorted(rows, key=lambda p: -abs(p["error_pct"]))[:most]:
-        cause, _ = known.get(prefix + p["id"], ("not known", ""))
-        name = f"`{prefix}{p['id']}`" + (" memory" if p["quantity"] == "peak_mem_gib" else "")
-        lines.setdefault(cause, []).append(f"{name} {p['error_pct']:+.0f}")
-    body = [f"| {cause} | {', '.join(names)} |" for cause, names in lines.items()]
-    return "\n".join(["| cause | rows, error in % |", "|---|---|", *body]) + "\n"
-
-
-def sources(program):
-    lines = ["| source | quantity | rows | coverage | mean, left out | mean (in sample) | bias |", "|---|---|---|---|---|---|---|"]
-    for g in report(program, "training_measured.csv", "--leave-out")["by_source"]:
-        if not g["compared"]:
-            continue
-        left_out = g.get("left_out", {}).get("mean_abs_error_pct")
-        lines.append(f"| {g['source']} | `{g['quantity']}` | {g['rows']} | {100 * g['coverage']:.0f} % | {number(left_out)} | "
-                     f"{number(g['mean_abs_error_pct'])} | {number(g['bias_pct'], True)} |")
-    return "\n".join(lines) + "\n"
+def worst(program, most=30):
+    """How many of the rows farthest off in sample have which cause, and how far they are off."""
+    known, counts = diagnoses(), {}
+    for column, (table, prefix) in enumerate((("training_measured.csv", ""), ("nccl_measured.csv", "coll-"))):
+        rows = whole_report(program, table, "--leave-out")["rows"]
+        everything = {prefix + p["id"] for p in rows}
+        unknown = [n for n in known if n.startswith("coll-") == (prefix == "coll-") and n not in everything]
+        if unknown:
+            sys.exit(f"validation/diagnoses.csv: {unknown[0]}: no row of {table}")
+        wrong = [p for p in rows if p["error_pct"] is not None]
+        for p in sorted(wrong, key=lambda p: -abs(p["error_pct"]))[:most]:
+            cause, _ = known.get(prefix + p["id"], ("not known", ""))
+            counts.setdefault(cause, ([], []))[column].append(p["error_pct"])
+    said = lambda errors: f"{len(errors)}: {min(errors):+.0f} to {max(errors):+.0f} %" if errors else ""
+    body = [f"| {cause} | {said(steps)} | {said(collectives)} |" for cause, (steps, collectives) in counts.items()]
+    head = [f"| cause | {most} steps and peaks of memory | {most} collectives |", "|---|---|---|"]
+    return "\n".join([*head, *body]) + "\n"
 
 
 # What two rows have in common that differ in the plan alone, and the plan.
@@ -180,10 +171,8 @@ def main():
     program = parser.parse_args().orrery
     replace("docs/validation.md", "strata", strata(program))
     replace("README.md", "errors", shown(program))
-    replace("docs/validation.md", "sources", sources(program))
     replace("docs/validation.md", "ranking", ranking(program))
-    replace("docs/validation.md", "worst", worst(program, "training_measured.csv", ""))
-    replace("docs/validation.md", "worst collectives", worst(program, "nccl_measured.csv", "coll-"))
+    replace("docs/validation.md", "worst", worst(program))
 
 
 if __name__ == "__main__":
