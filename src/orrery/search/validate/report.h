@@ -7,7 +7,7 @@
 
 namespace orrery::search {
 
-// "schema": "orrery.validation/1" (docs/validation.md). One document, a newline at its end.
+// "schema": "orrery.validation/1" (docs/formats/validation.md). One document, a newline at its end.
 std::string ReportToJson(const Report& report);
 
 // Tables per stratum and source with coverage beside every error, why rows were refused, and the
