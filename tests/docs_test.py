@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """docs/formats/job.md, docs/frameworks.md and README's first answer say what the program says; the tests that
 docs/cases.md names exist; 'orrery list constants' has every constant; links between pages lead
-somewhere, and commands have verbs and options that there are.
+somewhere, docs/README.md names every page, and commands have verbs and options that there are.
 
 Usage: docs_test.py PROGRAM. ORRERY_UPDATE_GOLDEN=1 rewrites them.
 """
@@ -124,6 +124,8 @@ def headings(path):
 def check_links(root):
     """Returns whether every link between pages leads to a file, and to a heading of it."""
     pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("validation/*.md"), root / "src/orrery/README.md"]
+    for folder in ("examples", "data", "tools"):
+        pages += root.glob(f"{folder}/**/README.md")
     broken = []
     for page in pages:
         text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -137,6 +139,16 @@ def check_links(root):
     for line in broken:
         print(line)
     return not broken
+
+
+def check_index(root):
+    """Returns whether docs/README.md names every page."""
+    docs = root / "docs"
+    named = re.findall(r"\]\(([^)\s#]+)", (docs / "README.md").read_text(encoding="utf-8"))
+    missing = sorted({str(page.relative_to(docs)) for page in docs.glob("**/*.md")} - {*named, "README.md"})
+    for page in missing:
+        print(f"docs/README.md: no line for {page}")
+    return not missing
 
 
 def check_commands(program, root):
@@ -155,7 +167,7 @@ def check_commands(program, root):
         return known
 
     wrong = []
-    for page in [root / "README.md", *root.glob("docs/**/*.md")]:
+    for page in [root / "README.md", *root.glob("docs/**/*.md"), *root.glob("examples/*/README.md")]:
         for block in re.findall(r"```\w*\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
             for line in block.replace("\\\n", " ").splitlines():
                 command = re.match(r"(?:\$ )?(?:build/release/orrery|orrery|\./run) (\w.*)", line.strip())
@@ -182,6 +194,7 @@ def main():
     passed.append(check_cases(root))
     passed.append(check_constants(sys.argv[1], root))
     passed.append(check_links(root))
+    passed.append(check_index(root))
     passed.append(check_commands(sys.argv[1], root))
     print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
     return 0 if all(passed) else 1

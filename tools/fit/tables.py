@@ -58,12 +58,13 @@ SHOWN = [
     ("dense A100", "step time, dense models on A100"),
     ("fsdp/zero3", "step time, FSDP and ZeRO-3"),
     ("moe", "step time, models with experts"),
+    ("one node, small", "step time, at most 8 GPUs"),
     ("memory torch_allocated", "peak memory that PyTorch allocates"),
 ]
 
 
 def shown(program):
-    """Five strata, for README."""
+    """The strata of step times, and of memory the best known, for README."""
     groups = {g["stratum"]: g for g in report(program, "training_measured.csv", "--leave-out")["by_stratum"]}
     lines = ["| what | measured rows | predicted | mean error, left out | median, in sample | in the 80 % interval |", "|---|---|---|---|---|---|"]
     for stratum, words in SHOWN:
