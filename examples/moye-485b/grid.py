@@ -5,7 +5,7 @@ Usage: grid.py [--check] [PROGRAM]    PROGRAM: build/release/orrery unless said
 
 Runs job.yaml for every pipeline size PP and tensor size TP with DP = 8192 / (PP · TP) and prints the
 peak memory of the fullest GPU, or OOM. Then the six rows of Table 8 with their step times. --check
-compares both with those in docs/moye.md; ORRERY_UPDATE_GOLDEN=1 rewrites these.
+compares both with those in README.md; ORRERY_UPDATE_GOLDEN=1 rewrites these.
 """
 
 import json
@@ -16,7 +16,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-PAGE = ROOT / "docs" / "moye.md"
+PAGE = HERE / "README.md"
 
 GPUS = 8192
 LAYERS = 96

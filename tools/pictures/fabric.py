@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the examples of docs/fabric.md and draws their pictures into docs/pictures.
+"""Runs the examples of examples/fabric/README.md and draws their pictures into docs/pictures.
 
 Usage: tools/pictures/fabric.py [PROGRAM]   (build/release/orrery)
 """
