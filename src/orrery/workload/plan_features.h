@@ -7,6 +7,8 @@ namespace orrery::workload {
 
 // Whether tensor-parallel communication can run in pieces where the plan asks for it.
 Status CheckTpOverlap(const Model& model, const Plan& plan);
+// Of schedules that split the backward pass, or are given.
+Status CheckPasses(const Plan& plan);
 Status CheckOffload(const Model& model, const Plan& plan);
 Status CheckFeatures(const Model& model, const Plan& plan);
 

@@ -5,13 +5,13 @@
 // that a program uses bound, and of a rank that is a member; shares that fit their groups; blocks
 // sealed.
 // Straight graphs (graph/verify/straight.h), at every level: the members of a group agree on the
-// ordered list of their collectives, sends match receives per (pair, tag) in order and bytes. Of
-// other graphs, which may take messages from anybody and sizes from columns, kRead and kFull
-// compare how many collectives of which kind the members of a group have, in order where a host
-// issues them all; sizes and messages are compared when they run. kRead, for readers that have just
-// sealed the blocks, adds: descriptors sane, buffers allocated and freed as their lifetimes say,
-// logical ranks unique. kFull, for graphs from elsewhere and in tests, adds: content hashes
-// recomputed.
+// ordered list of their collectives and on the stream of each, sends match receives per (pair,
+// tag) in order and bytes. Of other graphs, which may take messages from anybody and sizes from
+// columns, kRead and kFull compare how many collectives of which kind the members of a group
+// have, in order where a host issues them all; sizes and messages are compared when they run.
+// kRead, for readers that have just sealed the blocks, adds: descriptors sane, buffers allocated
+// and freed as their lifetimes say, logical ranks unique. kFull, for graphs from elsewhere and
+// in tests, adds: content hashes recomputed.
 //
 // Sequences are compared by 64-bit polynomial digests (equal sequences cut into blocks differently
 // have equal digests; unequal ones collide once in about 2^60 pairs).

@@ -10,7 +10,9 @@ namespace {
 
 Sequence ElementOf(const Comm& comm) {
   Hasher hash;
-  if (!IsPointToPoint(comm.collective)) hash.Add(comm.collective).Add(comm.dtype);
+  if (!IsPointToPoint(comm.collective)) {
+    hash.Add(comm.collective).Add(comm.dtype).Add(comm.stream);
+  }
   hash.Add(comm.bytes.value);
   if (comm.shares.valid()) hash.Add(comm.shares.value).Add(comm.returned);
   return Sequence::Of(hash.value());

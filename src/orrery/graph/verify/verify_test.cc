@@ -196,8 +196,14 @@ TEST(Verify, MembersOfAGroupAgreeOnTheirCollectives) {
   graph.blocks[last.index()].comms.back().bytes.value = 8;
   EXPECT_EQ(Fails(graph),
             "group 0 (model): members disagree on collective 0: rank 0 (program 0 'stage 0', call "
-            "16, block 12 'reduce', op 1) has all-reduce of 4 bytes of fp32; rank 4 (program 1 "
-            "'stage 1', call 16, block 21 'reduce', op 2) has all-reduce of 8 bytes of fp32");
+            "16, block 12 'reduce', op 1) has all-reduce of 4 bytes of fp32 on stream 3; rank 4 "
+            "(program 1 'stage 1', call 16, block 21 'reduce', op 2) has all-reduce of 8 bytes of "
+            "fp32 on stream 3");
+  // Each on a stream of its own: a straight graph numbers a communicator's stream alike everywhere.
+  graph = SampleGraph(1);
+  graph.blocks[last.index()].comms.back().stream = 1;
+  EXPECT_THAT(Fails(graph), HasSubstr("4 bytes of fp32 on stream 3; rank 4"));
+  EXPECT_THAT(Fails(graph), HasSubstr("4 bytes of fp32 on stream 1"));
   // One collective less.
   graph = SampleGraph(1);
   Block& block = graph.blocks[last.index()];
@@ -214,8 +220,8 @@ TEST(Verify, SendsMatchReceives) {
   EXPECT_EQ(
       Fails(graph),
       "messages of rank 0 to rank 4 with tag 0, number 0: rank 0 (program 0 'stage 0', call 1, "
-      "block 4 'send', op 0) has send of 1 bytes of bf16; rank 4 (program 1 'stage 1', call 0, "
-      "block 13 'receive', op 0) has receive of 4096 bytes of bf16");
+      "block 4 'send', op 0) has send of 1 bytes of bf16 on stream 4; rank 4 (program 1 "
+      "'stage 1', call 0, block 13 'receive', op 0) has receive of 4096 bytes of bf16 on stream 4");
   // A receive that nobody sends.
   graph = SampleGraph(1);
   graph.programs[1].calls.insert(graph.programs[1].calls.begin(), graph.programs[1].calls[0]);

@@ -141,12 +141,6 @@ graph::Attention CrossWriter::Flash(Pass pass) const {
   return attention;
 }
 
-void CrossWriter::Softmax(Pass pass) {
-  const std::int64_t e = s_.element_bytes;
-  w_->Kernel("softmax", Elementwise(s_, MemoryOp::kScaledMaskSoftmax, rows(), s_.encoder_seq,
-                                    pass == Pass::kForward ? e : 2 * e, e, pass));
-}
-
 void CrossWriter::Core(bool keep) {
   Enter(s_, w_, "layers.cross_attention.core", Pass::kForward);
   w_->Host("attention", s_.framework.host.core);
@@ -156,7 +150,7 @@ void CrossWriter::Core(bool keep) {
     w_->Kernel("flash_attention", Flash(Pass::kForward));
   } else {
     w_->Kernel("scores", Batched(s_, s_.seq, s_.encoder_seq, s_.head_dim, GemmLayout::kNT));
-    Softmax(Pass::kForward);
+    WriteSoftmax(s_, w_, rows(), s_.encoder_seq, Pass::kForward);
     w_->Alloc(score_mask_);
     w_->Alloc(dropped_);
     if (s_.dropout) {
@@ -219,7 +213,7 @@ void CrossWriter::CoreBackward() {
       w_->Kernel("attention_dropout", Elementwise(s_, MemoryOp::kDropout, rows(), s_.encoder_seq,
                                                   e + 1, e, Pass::kBackward));
     }
-    Softmax(Pass::kBackward);
+    WriteSoftmax(s_, w_, rows(), s_.encoder_seq, Pass::kBackward);
     w_->Kernel("scores.query", Batched(s_, s_.seq, s_.head_dim, s_.encoder_seq, GemmLayout::kNN));
     w_->Kernel("scores.key", Batched(s_, s_.encoder_seq, s_.head_dim, s_.seq, GemmLayout::kTN));
     w_->Free(gradient);

@@ -45,7 +45,6 @@ class CrossWriter {
   graph::Attention Flash(graph::Pass pass) const;
   void Core(bool keep);
   void CoreBackward();
-  void Softmax(graph::Pass pass);
   bool flash() const { return s_.cross_attention != AttentionBackend::kUnfused; }
   std::int64_t rows() const { return s_.batch * s_.heads * s_.seq; }
 

@@ -178,7 +178,7 @@ void LayerWriter::UnfusedBackward() {
                Elementwise(s_, MemoryOp::kDropout, rows, s_.seq, e + 1, e, Pass::kBackward));
   }
   w_->Free(probability_mask_);
-  Softmax(Pass::kBackward);
+  WriteSoftmax(s_, w_, rows, s_.seq, Pass::kBackward);
   w_->Free(probabilities_);
   PositionBias(Pass::kBackward);
   product("scores.query", s_.seq, s_.head_dim, s_.seq, GemmLayout::kNN);

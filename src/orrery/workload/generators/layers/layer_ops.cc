@@ -103,6 +103,24 @@ Gemm Batched(const Shape& s, std::int64_t m, std::int64_t n, std::int64_t k, Gem
           .out_dtype = s.dtype};
 }
 
+void WriteSoftmax(const Shape& s, BlockWriter* w, std::int64_t rows, std::int64_t keys, Pass pass) {
+  const std::int64_t e = s.element_bytes;
+  const auto kernel = [&](std::string_view name, MemoryOp op, std::int64_t read,
+                          std::int64_t written) {
+    w->Kernel(name, Elementwise(s, op, rows, keys, read, written, pass));
+  };
+  const std::int64_t inputs = pass == Pass::kForward ? 1 : 2;
+  if (s.framework.fused_softmax) {
+    return kernel("scaled_mask_softmax", MemoryOp::kScaledMaskSoftmax, inputs * e, e);
+  }
+  // torch: to fp32, scale, mask, softmax, back. The backward pass mirrors each.
+  kernel("cast", MemoryOp::kCast, e, 4);
+  kernel("scale", MemoryOp::kGradScale, 4, 4);
+  kernel("mask", MemoryOp::kCopy, 5, 4);
+  kernel("softmax", MemoryOp::kScaledMaskSoftmax, inputs * 4, 4);
+  kernel("cast", MemoryOp::kCast, 4, e);
+}
+
 graph::Buffer Saved(BlockWriter* w, std::uint32_t id, std::string_view name, std::int64_t bytes) {
   return w->Named(id, name, bytes, graph::MemoryKind::kActivation, graph::Lifetime::kMicrobatch);
 }

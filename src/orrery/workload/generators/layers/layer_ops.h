@@ -28,6 +28,11 @@ void Enter(const Shape& s, BlockWriter* w, std::string_view module, graph::Pass 
 graph::Gemm Batched(const Shape& s, std::int64_t m, std::int64_t n, std::int64_t k,
                     graph::GemmLayout layout);
 
+// Of the scores of `rows` queries, each over so many keys: one kernel that scales and masks as
+// well, or PyTorch's five where it is not fused.
+void WriteSoftmax(const Shape& s, BlockWriter* w, std::int64_t rows, std::int64_t keys,
+                  graph::Pass pass);
+
 // What a micro-batch's forward pass leaves to its backward pass.
 graph::Buffer Saved(BlockWriter* w, std::uint32_t id, std::string_view name, std::int64_t bytes);
 

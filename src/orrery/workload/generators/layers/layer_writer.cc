@@ -355,24 +355,6 @@ void LayerWriter::CoreForward(bool keep_core) {
   Drop(keep_core, attention_stats_);
 }
 
-void LayerWriter::Softmax(Pass pass) {
-  const std::int64_t e = s_.element_bytes;
-  const std::int64_t rows = s_.batch * s_.heads * s_.seq;
-  const std::int64_t read = pass == Pass::kForward ? e : 2 * e;
-  if (s_.framework.fused_softmax) {
-    w_->Kernel("scaled_mask_softmax",
-               Elementwise(s_, MemoryOp::kScaledMaskSoftmax, rows, s_.seq, read, e, pass));
-    return;
-  }
-  // torch: to fp32, scale, mask, softmax, back. The backward pass mirrors each.
-  w_->Kernel("cast", Elementwise(s_, MemoryOp::kCast, rows, s_.seq, e, 4, pass));
-  w_->Kernel("scale", Elementwise(s_, MemoryOp::kGradScale, rows, s_.seq, 4, 4, pass));
-  w_->Kernel("mask", Elementwise(s_, MemoryOp::kCopy, rows, s_.seq, 5, 4, pass));
-  w_->Kernel("softmax", Elementwise(s_, MemoryOp::kScaledMaskSoftmax, rows, s_.seq,
-                                    pass == Pass::kForward ? 4 : 8, 4, pass));
-  w_->Kernel("cast", Elementwise(s_, MemoryOp::kCast, rows, s_.seq, 4, e, pass));
-}
-
 // Added to the scores of every sequence alike; backward its gradient is summed over the sequences
 // and added to that of the layers behind, which share it.
 void LayerWriter::PositionBias(Pass pass) {
@@ -399,7 +381,7 @@ void LayerWriter::UnfusedForward(bool keep_core) {
   w_->Kernel("scores", Batched(s_, s_.seq, s_.seq, s_.head_dim, GemmLayout::kNT));
   PositionBias(Pass::kForward);
   w_->Alloc(probabilities_);
-  Softmax(Pass::kForward);
+  WriteSoftmax(s_, w_, rows, s_.seq, Pass::kForward);
   w_->Free(scores);
   w_->Alloc(probability_mask_);
   w_->Alloc(dropped_);

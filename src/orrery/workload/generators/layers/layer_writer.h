@@ -72,7 +72,6 @@ class LayerWriter {
   void Gate(graph::Pass pass);
   void UnfusedForward(bool keep_core);
   void PositionBias(graph::Pass pass);
-  void Softmax(graph::Pass pass);
   void CoreBackward();
   void UnfusedBackward();
   void Activation(graph::Pass pass);
