@@ -66,7 +66,7 @@ std::string UnknownName(std::string_view kind, std::string_view name,
   std::string text = fmt::format("unknown {} '{}'; ", kind, name);
   const std::vector<std::string> near = Nearest(name, valid, 3);
   if (!near.empty()) text += fmt::format("did you mean '{}'? ", fmt::join(near, "' or '"));
-  constexpr std::size_t kMostNames = 30, kFewNames = 20;
+  constexpr std::size_t kMostNames = 30, kFewNames = 8;
   if (valid.size() <= kMostNames) return text + fmt::format("valid: {}", fmt::join(valid, ", "));
   // Of a name longer than any that is valid its beginning says what is near.
   constexpr std::size_t kLongest = 100;

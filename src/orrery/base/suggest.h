@@ -22,7 +22,7 @@ std::vector<std::string> Nearest(std::string_view name, std::span<const std::str
                                  std::size_t limit);
 
 // "unknown network 'flwo'; did you mean 'flow'? valid: analytic, flow" (the question only if some
-// name is near). Of more than 30 valid names the 20 nearest.
+// name is near). Of more than 30 valid names the 8 nearest.
 std::string UnknownName(std::string_view kind, std::string_view name,
                         std::span<const std::string_view> valid);
 

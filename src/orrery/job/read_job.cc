@@ -35,7 +35,53 @@ using formats::Document;
 using formats::Field;
 using formats::Node;
 
-// A key that stands one level too high: "tp" at the top is parallel.tp.
+namespace {
+
+bool IsTopKey(std::string_view key) {
+  return std::ranges::find(TopKeys(), key) != TopKeys().end() ||
+         FindOption(TopOptions().options, key) != nullptr;
+}
+
+const OptionTable* SectionAt(std::string_view path) {
+  const std::vector<const OptionTable*> tables = Tables();
+  const auto at = std::ranges::find(tables, path, &OptionTable::path);
+  return at == tables.end() ? nullptr : *at;
+}
+
+// "parallel.tp", where a section has the key 'tp'; else empty.
+std::string PlaceOf(std::string_view key) {
+  for (const OptionTable* table : Tables()) {
+    if (table->path.empty() || FindOption(table->options, key) == nullptr) continue;
+    return FullName(*table, key);
+  }
+  return {};
+}
+
+// A key that stands in another section than its own: "nodes" of cluster is a key of the job.
+Status CheckSectionKeys(const Source& source, const Field& section) {
+  const OptionTable* table = SectionAt(section.key);
+  if (table == nullptr || section.key == "model") return {};  // a model takes others' words as well
+  for (const Field& field : section.value.fields) {
+    if (FindOption(table->options, field.key) != nullptr ||
+        SectionAt(fmt::format("{}.{}", section.key, field.key)) != nullptr) {
+      continue;
+    }
+    const std::string where = source.document->Where(field);
+    if (IsTopKey(field.key)) {
+      return InvalidInput("{}: the key '{}' belongs to the top level, not into {}", where,
+                          field.key, section.key);
+    }
+    const std::string place = PlaceOf(field.key);
+    if (place.empty()) continue;  // the section's reader says what is valid
+    return InvalidInput("{}: the key '{}' belongs into another section: {}", where, field.key,
+                        place);
+  }
+  return {};
+}
+
+}  // namespace
+
+// A key that stands at another level than its own: "tp" at the top is parallel.tp.
 Status CheckTopKeys(const Source& source, const Node& root) {
   if (root.kind == Node::Kind::kNull) {
     return InvalidInput("{}: the file is empty; it needs model, cluster and training",
@@ -46,16 +92,16 @@ Status CheckTopKeys(const Source& source, const Node& root) {
                         source.Where(root));
   }
   for (const Field& field : root.fields) {
-    const auto& keys = TopKeys();
-    if (std::find(keys.begin(), keys.end(), field.key) != keys.end()) continue;
-    if (FindOption(TopOptions().options, field.key) != nullptr) continue;
-    const std::string where = source.document->Where(field);
-    for (const OptionTable* table : Tables()) {
-      if (table->path.empty() || FindOption(table->options, field.key) == nullptr) continue;
-      return InvalidInput("{}: the key '{}' belongs into a section: {}", where, field.key,
-                          FullName(*table, field.key));
+    if (IsTopKey(field.key)) {
+      ORRERY_RETURN_IF_ERROR(CheckSectionKeys(source, field));
+      continue;
     }
-    std::vector<std::string_view> valid(keys.begin(), keys.end());
+    const std::string where = source.document->Where(field);
+    const std::string place = PlaceOf(field.key);
+    if (!place.empty()) {
+      return InvalidInput("{}: the key '{}' belongs into a section: {}", where, field.key, place);
+    }
+    std::vector<std::string_view> valid(TopKeys().begin(), TopKeys().end());
     for (const Option& option : TopOptions().options) valid.push_back(option.name);
     return InvalidInput("{}: {}", where, UnknownName("key", Printable(field.key), valid));
   }

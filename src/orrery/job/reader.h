@@ -25,7 +25,7 @@ using formats::Source;
 Result<Workload> ReadWorkload(const Source& source, const formats::Node& root,
                               const cluster::DeviceSpec& device, std::optional<std::size_t> gpus,
                               const Data& known, std::vector<std::string>* assumed);
-// A key that stands one level too high: "tp" at the top is parallel.tp.
+// A key that stands at another level than its own: "tp" at the top is parallel.tp.
 Status CheckTopKeys(const Source& source, const formats::Node& root);
 Status ReadAssume(const Source& source, const formats::Node* node,
                   std::vector<std::string>* assumed);

@@ -46,7 +46,8 @@ std::string Describe(const Graph& graph, std::size_t rank, const std::vector<Occ
   const Occurrence& o = list[i];
   return fmt::format("rank {} ({}, call {}, {}, op {}) has {} of {} bytes of {} on stream {}", rank,
                      Where(graph, o.program), o.call, Where(graph, o.block), o.op,
-                     Name(o.comm->collective), o.comm->bytes.value, Name(o.comm->dtype), o.comm->stream);
+                     Name(o.comm->collective), o.comm->bytes.value, Name(o.comm->dtype),
+                     o.comm->stream);
 }
 
 // First index at which the lists differ.
@@ -57,8 +58,7 @@ std::size_t Difference(const std::vector<Occurrence>& x, const std::vector<Occur
     const Comm& c = *x[i].comm;
     const Comm& d = *y[i].comm;
     if (c.bytes.value != d.bytes.value) break;
-    if (!messages &&
-        (c.collective != d.collective || c.dtype != d.dtype || c.stream != d.stream)) {
+    if (!messages && (c.collective != d.collective || c.dtype != d.dtype || c.stream != d.stream)) {
       break;
     }
     ++i;

@@ -138,6 +138,26 @@ TEST(EncoderDecoder, RelativePositionsRunUnfused) {
   EXPECT_TRUE(OfKind(MakeShape(Sound(), OneEncoder()), kCrossLayer).flash());
 }
 
+// PyTorch's softmax casts to fp32, scales, masks and casts back.
+TEST(EncoderDecoder, CrossAttentionHasTheFrameworksSoftmax) {
+  Plan p = OneEncoder();
+  p.framework.attention = AttentionBackend::kUnfused;
+  const auto casts = [&](bool fused) {
+    p.framework.fused_softmax = fused;
+    int found = 0;
+    for (const graph::Block& block : Make(Sound(), p).blocks) {
+      for (const graph::Kernel& kernel : block.kernels) {
+        const auto* k = std::get_if<graph::MemoryBound>(&kernel);
+        if (k == nullptr || k->op != graph::MemoryOp::kCast || k->cols != kEncoder) continue;
+        found += k->rows == 4 * Sound().heads * kDecoder;
+      }
+    }
+    return found;
+  };
+  EXPECT_EQ(casts(true), 0);
+  EXPECT_EQ(casts(false), 8);  // of the decoder's first layer and of its others, both passes
+}
+
 TEST(EncoderDecoder, WhatTheyAreNotBuiltForIsRefused) {
   Model m = Words();
   m.window = 64;

@@ -1,8 +1,7 @@
 // Optimizers beyond fused Adam: what they keep, which kernels they run.
 //
-//   adam        fp32 parameter and two fp32 moments. Fused: one kernel for all. Else five kernels
-//   for
-//               all (foreach), or eight for each tensor (loop), the AdamW step of torch.optim.
+//   adam        fp32 parameter and two fp32 moments. Fused: one kernel for all. Else five for all
+//               (foreach), or eight for each tensor (loop), the AdamW step of torch.optim.
 //   adafactor   Shazeer & Stern 2018 without momentum: the second moment of a matrix is a row and a
 //               column of means; eight kernels a tensor, as Hugging Face's implementation. A flat
 //               shard (FSDP1, DeepSpeed) is no matrix: its second moment is kept whole, six kernels
@@ -18,12 +17,10 @@
 //               (an ordinary one has four; router and shared experts count) the n ranks get
 //               m·layers/n, of its experts' those that hold the same ones; all run as the one with
 //               most, and of a layer it has in part as the largest ones.
-//   sgd         with momentum and weight decay: one fp32 moment. Fused: one kernel; else four for
-//   all
+//   sgd         with momentum and weight decay: one fp32 moment. Fused: one kernel; else four
 //               (foreach).
-//   on the CPU  gradients are copied to the host, the CPU updates (kCpuAdamPs in shape.cc),
-//   parameters
-//               are copied back in the model's type; no optimizer state on the GPU (ZeRO-Offload).
+//   on the CPU  gradients are copied to the host, the CPU updates (kCpuAdamPs in shape.cc), and
+//               parameters come back in the model's type; the GPU keeps no state (ZeRO-Offload).
 #pragma once
 
 #include <array>
