@@ -106,13 +106,15 @@ Result<FlowRun> RunFlows(const cluster::Cluster& cluster, std::string_view name,
   };
   while (finished < flows.size()) {
     const SimTime start = next < flows.size() ? flows[next].start : kNever;
-    const SimTime until = std::min(start, network->next_time());
-    if (until == kNever) {
+    const SimTime event = network->next_time();
+    if (std::min(start, event) == kNever) {
       ORRERY_RETURN_IF_ERROR(network->status());
       return Infeasible("{} flows never end: their links are down for good",
                         flows.size() - finished);
     }
     done.clear();
+    // As far as nothing starts: a network may work ahead of its next event.
+    const SimTime until = start < kNever ? start : std::max(event, kMaxDuration);
     const SimTime reached = network->AdvanceUntil(until, &done);
     for (const network::Completion& c : done) {
       run.completion[c.id] = c.time - flows[c.id].start;

@@ -1,7 +1,7 @@
 #include "orrery/network/packet/fabric.h"
 
 #include <algorithm>
-#include <tuple>
+#include <utility>
 
 #include "orrery/base/check.h"
 #include "orrery/base/rng.h"
@@ -9,28 +9,13 @@
 #include "orrery/network/packet/pint_code.h"
 
 namespace orrery::network::packet {
-namespace {
-
-constexpr std::size_t kAhead = 4;   // arrivals whose ports are fetched ahead
-constexpr int kThresholdShift = 3;  // PFC's alpha 1/8 (HPCC's ns-3, for ports at the NIC's rate)
-constexpr std::int64_t kReserve = 4096;  // bytes of an ingress and class, likewise
-constexpr std::uint8_t Bit(int cls) { return static_cast<std::uint8_t>(1u << cls); }
-
-std::int64_t QueuedData(const Port& port) {
-  std::int64_t data = 0;
-  for (int c = 1; c < kClasses; ++c) data += port.queued[static_cast<std::size_t>(c)];
-  return data;
-}
-
-}  // namespace
-
 Status Fabric::Setup(const cluster::Cluster& cluster, const Settings& settings, Paths* paths) {
   *this = Fabric();
   settings_ = settings;
   paths_ = paths;
   const std::span<const cluster::Link> links = cluster.links();
   ports_.resize(links.size());
-  use_.resize(links.size());
+  observed_ = settings.control->telemetry || settings.control->codes;
   counts_.ports.resize(links.size());
   ecn_min_.resize(links.size());
   ecn_max_.resize(links.size());
@@ -39,6 +24,7 @@ Status Fabric::Setup(const cluster::Cluster& cluster, const Settings& settings, 
   // What lies below the fabric's switches is a host's, or never sees a packet.
   const std::size_t first_switch = cluster.vertices() - cluster.switches();
   for (std::size_t v = first_switch; v < nodes_.size(); ++v) nodes_[v].host = false;
+  if (settings.pfc) came_.resize(links.size());
   const auto fits = [](double bytes) { return static_cast<std::int64_t>(bytes + 0.5); };
   for (std::size_t i = 0; i < links.size(); ++i) {
     const cluster::Link& link = links[i];
@@ -46,6 +32,7 @@ Status Fabric::Setup(const cluster::Cluster& cluster, const Settings& settings, 
     p.bandwidth_Bps = link.bandwidth_Bps;
     p.latency = link.latency;
     p.from = link.from, p.to = link.to;
+    ++nodes_[link.from].ports;
     const double speed =
         static_cast<double>(link.bandwidth_Bps) / static_cast<double>(settings.nic_Bps);
     ecn_min_[i] = fits(static_cast<double>(settings.ecn_min) * speed);
@@ -62,6 +49,12 @@ Status Fabric::Setup(const cluster::Cluster& cluster, const Settings& settings, 
     to.buffer += settings.buffer_per_port;
     to.shared += settings.buffer_per_port - p.headroom_limit - kReserve;
     if (settings.pfc) nodes_[link.from].batch = std::min(nodes_[link.from].batch, link.latency);
+  }
+  std::uint32_t leaving = 0;
+  for (Node& node : nodes_) node.first = std::exchange(leaving, leaving + node.ports);
+  leaving_.resize(links.size());
+  for (std::uint32_t l = 0; l < links.size(); ++l) {
+    leaving_[nodes_[links[l].from].first + paths->slot(l)] = l;
   }
   for (Node& node : nodes_) {
     if (settings.buffer == 0 || node.host) continue;
@@ -83,136 +76,12 @@ Status Fabric::Setup(const cluster::Cluster& cluster, const Settings& settings, 
   return {};
 }
 
-// ---- batches ----
-
-// Fills arrivals_ with what comes to the node before `until`, in order.
-void Fabric::Collect(Node* node, SimTime until) {
-  arrivals_.clear();
-  for (std::size_t k = 0; k < node->carrying.size(); ++k) {
-    if (k + kAhead < node->carrying.size()) {
-      __builtin_prefetch(&ports_[node->carrying[k + kAhead]].wire);
-    }
-    const std::uint32_t link = node->carrying[k];
-    const Ring<Packet>& wire = ports_[link].wire;
-    for (std::uint32_t i = 0; i < wire.size() && wire[i].at < until; ++i) {
-      if (!node->host) paths_->FetchAhead(wire[i].path + wire[i].hop + 1);
-      arrivals_.push_back({wire[i].at, link, i});
-    }
-  }
-  for (std::uint32_t i = 0; i < node->pauses.size(); ++i) {
-    if (node->pauses[i].time < until) arrivals_.push_back({node->pauses[i].time, kNone, i});
-  }
-  const auto before = [&](const Arrival& a, const Arrival& b) {
-    if (a.time != b.time) return a.time < b.time;
-    if (a.link != b.link) return a.link < b.link;
-    if (a.link != kNone) return a.index < b.index;
-    const Pause &p = node->pauses[a.index], &q = node->pauses[b.index];
-    return std::tie(p.port, p.cls, a.index) < std::tie(q.port, q.cls, b.index);
-  };
-  if (!std::is_sorted(arrivals_.begin(), arrivals_.end(), before)) {
-    std::sort(arrivals_.begin(), arrivals_.end(), before);
-  }
-}
-
-// Forgets what Collect found, once it has been worked through.
-void Fabric::DropTaken(Node* node) {
-  bool paused = false;
-  for (const Arrival& a : arrivals_) {
-    if (a.link == kNone) {
-      node->pauses[a.index].time = kNever;
-      paused = true;
-    } else {
-      ports_[a.link].wire.Pop();
-    }
-  }
-  if (paused) std::erase_if(node->pauses, [](const Pause& p) { return p.time == kNever; });
-  std::erase_if(node->carrying, [&](std::uint32_t link) {
-    if (!ports_[link].wire.empty()) return false;
-    ports_[link].listed = false;
-    return true;
-  });
-}
-
-// The port that an arrival leaves by lies anywhere in memory.
-void Fabric::FetchAhead(const Arrival& arrival) const {
-  if (arrival.link == kNone) return;
-  const Packet& packet = ports_[arrival.link].wire[arrival.index];
-  const std::uint32_t out = paths_->link(packet.path + packet.hop + 1);
-  const char* port = reinterpret_cast<const char*>(&ports_[out]);
-  for (std::size_t at = 0; at < sizeof(Port); at += 64) __builtin_prefetch(port + at);
-  __builtin_prefetch(&use_[out]);
-}
-
-void Fabric::RunSwitch(std::uint32_t number, SimTime now) {
-  Node& node = nodes_[number];
-  ++counts_.batches;
-  const SimTime until = now + node.batch;
-  Collect(&node, until);
-  for (std::size_t i = 0; i < arrivals_.size(); ++i) {
-    if (i + kAhead < arrivals_.size()) FetchAhead(arrivals_[i + kAhead]);
-    const Arrival& a = arrivals_[i];
-    RunDue(&node, a.time);
-    if (a.link == kNone) {
-      TakePause(node.pauses[a.index]);
-    } else {
-      Forward(number, ports_[a.link].wire[a.index], a.link);
-    }
-  }
-  RunDue(&node, until - 1);
-  DropTaken(&node);
-  Wake(number, NextWork(node));
-}
-
-SimTime Fabric::NextWork(const Node& node) const {
-  SimTime next = node.due.empty() ? kNever : node.due.front().time;
-  for (const std::uint32_t link : node.carrying) {
-    next = std::min(next, ports_[link].wire.front().at);
-  }
-  for (const Pause& pause : node.pauses) next = std::min(next, pause.time);
-  return next;
-}
-
-SimTime Fabric::NextArrival(std::uint32_t node) const { return NextWork(nodes_[node]); }
-
-void Fabric::TakeArrivals(std::uint32_t number, SimTime now, std::vector<Packet>* out) {
-  Node& node = nodes_[number];
-  Collect(&node, now + 1);
-  for (const Arrival& a : arrivals_) {
-    if (a.link == kNone) {
-      TakePause(node.pauses[a.index]);
-    } else {
-      out->push_back(ports_[a.link].wire[a.index]);
-    }
-  }
-  DropTaken(&node);
-}
-
-// All services of the node that begin by `until`.
-void Fabric::RunDue(Node* node, SimTime until) {
-  while (!node->due.empty() && node->due.front().time <= until) {
-    const Due due = node->due.front();
-    std::pop_heap(node->due.begin(), node->due.end());
-    node->due.pop_back();
-    ports_[due.port].in_heap = false;
-    if (ServeQueued(due.port, due.time, kClasses) && NextClass(ports_[due.port]) < kClasses) {
-      Schedule(node, due.port, ports_[due.port].free);
-    }
-  }
-}
-
-void Fabric::Schedule(Node* node, std::uint32_t port, SimTime time) {
-  if (ports_[port].in_heap) return;
-  ports_[port].in_heap = true;
-  node->due.push_back({time, port});
-  std::push_heap(node->due.begin(), node->due.end());
-}
-
 // ---- lanes that were alone ----
 
 bool Fabric::Idle(std::uint32_t link) const {
   const Port& p = ports_[link];
-  return p.wire.empty() && p.paused == 0 && p.pausing == 0 &&
-         std::ranges::all_of(p.queue, [](const Ring<Packet>& q) { return q.empty(); }) &&
+  return p.paused == 0 && p.pausing == 0 && p.waiting == 0 &&
+         std::ranges::find(nodes_[p.to].inbox, link, &Passing::link) == nodes_[p.to].inbox.end() &&
          std::ranges::none_of(nodes_[p.from].pauses,
                               [&](const Pause& pause) { return pause.port == link; });
 }
@@ -221,55 +90,40 @@ void Fabric::Count(std::uint32_t link, SimTime first, SimTime step, std::uint32_
                    std::int32_t bytes) {
   counts_.hops += count;
   ports_[link].served += count;
-  ports_[link].sent += std::int64_t{bytes} * count;
   CountUse(link, first, step, count, bytes);
 }
 
 void Fabric::CountUse(std::uint32_t link, SimTime first, SimTime step, std::uint32_t count,
                       std::int32_t bytes) {
-  const SimTime service = ServiceTime(&ports_[link], bytes);
-  use_[link].bytes += std::int64_t{bytes} * count;
-  use_[link].busy += service * count;
+  Port& port = ports_[link];
+  const SimTime service = ServiceTime(&port, bytes);
+  port.use.bytes += std::int64_t{bytes} * count;
+  port.use.busy += service * count;
   if (!log_.on()) return;
   log_.AddBytes(link, first, first + step * (count - 1) + service, std::int64_t{bytes} * count);
 }
 
 void Fabric::PutOnWire(const Packet& packet) {
   const std::uint32_t link = paths_->link(packet.path + packet.hop);
-  Port& port = ports_[link];
-  port.wire.Push(packet);
-  if (!port.listed) {
-    port.listed = true;
-    nodes_[port.to].carrying.push_back(link);
-  }
-  Wake(port.to, packet.at);
+  PushOnWire(link, ports_[link], pool_.Add(packet), packet);
 }
 
 void Fabric::PutInQueue(const Packet& packet, SimTime due) {
   const std::uint32_t in = paths_->link(packet.path + packet.hop);
-  Packet p = packet;
+  const std::uint32_t number = pool_.Add(packet);
+  Packet& p = pool_[number];
   ++p.hop;
   const std::uint32_t out = paths_->link(p.path + p.hop);
   Node& node = nodes_[ports_[out].from];
   p.at = due;
-  if (!AdmitLossless(&node, p, in)) return Drop(out, p);
-  node.used += p.bytes;
-  counts_.largest_buffer = std::max(counts_.largest_buffer, node.used);
-  Enqueue(p, due, out);
-  Schedule(&node, out, due);
+  if (!AdmitLossless(&node, p, in)) return Drop(out, number);
+  Hold(&node, p.bytes, due, in);
+  EnqueueOn(out, &ports_[out], number, &p, due);
+  Schedule(&node, out, &ports_[out], due);
   Wake(ports_[out].from, due);
 }
 
 // ---- a packet at a switch ----
-
-void Fabric::Forward(std::uint32_t number, const Packet& packet, std::uint32_t link) {
-  Packet p = packet;
-  ++p.hop;
-  const std::uint32_t out = settings_.balance == Balance::kAdaptive && p.kind == Kind::kData
-                                ? Choose(number, &p)
-                                : paths_->link(p.path + p.hop);
-  Accept(&nodes_[number], p, out, link);
-}
 
 // Of the flow's ways that come through here at this hop, the one with the shortest queue; the first
 // of equals, counted from the packet's own.
@@ -292,258 +146,223 @@ std::uint32_t Fabric::Choose(std::uint32_t node, Packet* packet) const {
     const SimTime other = length(link);
     if (other >= least) continue;
     least = other, best = link;
-    packet->path = way.first, packet->hops = way.hops;
+    paths_->Send(way, packet);
   }
   return best;
 }
 
-// A packet for the node's link `out`, which came by `in`.
-void Fabric::Accept(Node* node, Packet packet, std::uint32_t out, std::uint32_t in) {
-  Port& port = ports_[out];
-  const SimTime now = packet.at;
-  const bool lossless = settings_.pfc && packet.cls > 0;
-  const bool idle = port.free <= now && !port.in_heap && (port.paused & Bit(packet.cls)) == 0 &&
-                    NextClass(port) == kClasses;
-  if (idle && port.queued[packet.cls] == 0) return Serve(out, packet, now);
-  if (lossless ? !AdmitLossless(node, packet, in) : !MakeRoom(node, out, &packet)) {
-    return Drop(out, packet);
-  }
-  if (Counts(packet)) node->used += packet.bytes;
-  counts_.largest_buffer = std::max(counts_.largest_buffer, node->used);
-  Enqueue(packet, now, out);
-  if (!node->host && (port.paused & Bit(packet.cls)) == 0)
-    Schedule(node, out, std::max(port.free, now));
-}
-
-void Fabric::Drop(std::uint32_t out, const Packet& packet) {
+void Fabric::Drop(std::uint32_t out, std::uint32_t packet) {
   ++counts_.ports[out].drops;
-  if (packet.note != kNone && settings_.control->telemetry) telemetry_.Free(packet.note);
+  const std::uint32_t note = pool_[packet].note;
+  if (note != kNone && settings_.control->telemetry) telemetry_.Free(note);
+  pool_.Free(packet);
 }
 
 // Without PFC: what does not fit is trimmed (then true: the header fits) or lost.
-bool Fabric::MakeRoom(Node* node, std::uint32_t out, Packet* packet) {
+bool Fabric::MakeRoom(Node* node, std::uint32_t out, std::uint32_t in, std::uint32_t* packet) {
   Port& port = ports_[out];
+  const Packet& p = pool_[*packet];
+  const SimTime now = p.at;
   const std::int64_t left = node->buffer - node->used;
   const std::int64_t limit = settings_.queue > 0 ? settings_.queue : left;
-  if (packet->cls == 0) {
+  if (p.cls == 0) {
     // Headers and acknowledgements: as many bytes as data may queue, twice.
-    return port.queued[0] + packet->bytes <= 2 * limit && packet->bytes <= left;
+    return port.queued[0] + p.bytes <= 2 * limit && p.bytes <= left;
   }
-  if (QueuedData(port) + packet->bytes <= limit && packet->bytes <= left) return true;
-  if (!settings_.trimming || packet->kind != Kind::kData) return false;
+  if (QueuedData(port) + p.bytes <= limit && p.bytes <= left) return true;
+  if (!settings_.trimming || p.kind != Kind::kData) return false;
   ++counts_.ports[out].trims;
-  Ring<Packet>& queue = port.queue[packet->cls];
+  Ring<std::uint32_t>& queue = port.queue[p.cls];
   const bool newest = settings_.control->trims_newest && !queue.empty() &&
-                      queue.back().bytes >= packet->bytes &&
-                      (HashCombine(out, packet->number ^ packet->flow) & 1) != 0;
-  Packet trimmed = newest ? queue.back() : *packet;
-  trimmed.kind = Kind::kHeader;
-  trimmed.cls = 0;
+                      pool_[queue.back()].bytes >= p.bytes &&
+                      (HashCombine(out, p.number ^ p.flow) & 1) != 0;
   if (newest) {
     // The queue's newest gives way, the packet takes its place.
-    node->used += packet->bytes - trimmed.bytes;
-    port.queued[packet->cls] += packet->bytes - trimmed.bytes;
-    const SimTime at = packet->at;
-    queue.back() = *packet;
-    trimmed.at = at;
+    const std::int64_t more = p.bytes - pool_[queue.back()].bytes;
+    Hold(node, more, now, in);
+    port.queued[p.cls] += more;
+    std::swap(queue.back(), *packet);
   }
-  trimmed.bytes = kControlBytes;
-  *packet = trimmed;
-  return port.queued[0] + packet->bytes <= 2 * limit && packet->bytes <= node->buffer - node->used;
+  Packet& header = pool_[*packet];
+  header.kind = Kind::kHeader;
+  header.cls = 0;
+  header.at = now;
+  header.bytes = kControlBytes;
+  return port.queued[0] + header.bytes <= 2 * limit && header.bytes <= node->buffer - node->used;
 }
 
-// With PFC: counts the packet for its ingress, and pauses that at the threshold. False if even the
-// headroom is full, which it never is.
-bool Fabric::AdmitLossless(Node* node, const Packet& packet, std::uint32_t in) {
-  Port& from = ports_[in];
-  const auto c = static_cast<std::size_t>(packet.cls);
-  bool pause = false;
-  if (settings_.pfc_xoff > 0) {
-    from.ingress[c] += packet.bytes;
-    pause = from.ingress[c] > settings_.pfc_xoff;
-  } else {
-    const auto over = [&] {
-      return std::max<std::int64_t>(from.ingress[c] - from.headroom[c] - kReserve, 0);
-    };
-    const auto threshold = [&] {
-      return std::max<std::int64_t>(node->shared - node->shared_used, 0) >> kThresholdShift;
-    };
-    const std::int64_t was = over();
-    from.ingress[c] += packet.bytes;
-    const std::int64_t more = over() - was;
-    if (over() > threshold() && more > 0) {
-      from.headroom[c] += packet.bytes;
-      if (from.headroom[c] > from.headroom_limit) {
-        from.headroom[c] -= packet.bytes;
-        from.ingress[c] -= packet.bytes;
-        return false;
-      }
-      pause = true;
-    } else {
-      node->shared_used += more;
-      pause = over() > 0 && over() >= threshold();
-    }
+// ---- service: what every packet goes through at every port ----
+
+inline void Fabric::PushOnWire(std::uint32_t number, const Port& port, std::uint32_t packet,
+                               const Packet& p) {
+  const std::size_t next = p.hop + std::size_t{1};
+  std::uint16_t slot = 0;
+  if (next < kSlots) {
+    slot = p.slots[next];
+  } else if (next < p.hops) {
+    slot = paths_->slot(paths_->link(p.path + static_cast<std::uint32_t>(next)));
   }
-  if (pause && (from.pausing & Bit(packet.cls)) == 0) SendPause(in, packet.cls, true, packet.at);
-  return true;
+  nodes_[port.to].inbox.push_back({p.at, number, packet, slot});
+  Wake(port.to, p.at);
 }
 
-// The packet's service begins: it leaves the node's buffer.
-void Fabric::Release(std::uint32_t number, const Packet& packet, SimTime now) {
-  if (packet.hop == 0) return;
-  Node& node = nodes_[number];
-  if (Counts(packet)) node.used -= packet.bytes;
-  if (!settings_.pfc || packet.cls == 0) return;
-  const std::uint32_t in = paths_->link(packet.path + packet.hop - 1);
-  Port& from = ports_[in];
-  const auto c = static_cast<std::size_t>(packet.cls);
-  const auto over = [&] {
-    return std::max<std::int64_t>(from.ingress[c] - from.headroom[c] - kReserve, 0);
-  };
-  bool resume = false;
-  if (settings_.pfc_xoff > 0) {
-    from.ingress[c] -= packet.bytes;
-    resume = from.ingress[c] < settings_.pfc_xon;
-  } else {
-    const std::int64_t was = over();
-    from.headroom[c] -= std::min<std::int64_t>(from.headroom[c], packet.bytes);
-    from.ingress[c] -= packet.bytes;
-    node.shared_used += over() - was;
-    const std::int64_t threshold =
-        std::max<std::int64_t>(node.shared - node.shared_used, 0) >> kThresholdShift;
-    resume = from.headroom[c] == 0 &&
-             (over() == 0 || over() + 2 * std::int64_t{settings_.packet_bytes()} <= threshold);
-  }
-  if (resume && (from.pausing & Bit(packet.cls)) != 0) SendPause(in, packet.cls, false, now);
-}
-
-// ---- pauses ----
-
-void Fabric::SendPause(std::uint32_t in, std::uint8_t cls, bool on, SimTime now) {
-  Port& from = ports_[in];
-  from.pausing = static_cast<std::uint8_t>(from.pausing ^ Bit(cls));
-  Node& sender = nodes_[from.from];
-  sender.pauses.push_back({now + from.latency, in, cls, on});
-  Wake(from.from, now + from.latency);
-}
-
-void Fabric::TakePause(const Pause& pause) {
-  Port& port = ports_[pause.port];
-  PacketPort& count = counts_.ports[pause.port];
-  const std::uint8_t before = port.paused;
-  port.paused =
-      static_cast<std::uint8_t>(pause.on ? before | Bit(pause.cls) : before & ~Bit(pause.cls));
-  if (pause.on) {
-    ++count.pauses;
-    if (before == 0) count.paused_since = pause.time;
-    return;
-  }
-  if (before != 0 && port.paused == 0) {
-    count.paused += pause.time - count.paused_since;
-    count.paused_since = -1;
-  }
-  Node& node = nodes_[port.from];
-  if (!node.host && NextClass(port) < kClasses) {
-    Schedule(&node, pause.port, std::max(port.free, pause.time));
+// The node's buffer has so many bytes more since a packet came by `link`, or, kNone, was served.
+inline void Fabric::Hold(Node* node, std::int64_t bytes, SimTime now, std::uint32_t link) {
+  node->used += bytes;
+  if (!by_port_) {
+    counts_.largest_buffer = std::max(counts_.largest_buffer, node->used);
+  } else if (steps_on_) {
+    held_ += bytes;
+    most_held_ = std::max(most_held_, held_);
+    steps_.push_back({now, link == kNone ? 0 : link + 1, bytes});
   }
 }
 
-void Fabric::Finish(SimTime now) {
-  for (PacketPort& p : counts_.ports) {
-    if (p.paused_since < 0) continue;
-    p.paused += std::max<SimTime>(now - p.paused_since, 0);
-    p.paused_since = -1;
-  }
+inline void Fabric::Schedule(Node* node, std::uint32_t number, Port* port, SimTime time) {
+  if (port->due != kNever) return;
+  port->due = time;
+  if (by_port_) return;
+  node->due.push_back({time, number});
+  std::push_heap(node->due.begin(), node->due.end());
 }
 
-std::vector<std::uint32_t> Fabric::PauseCycle() const {
-  // A paused link with something queued waits for the links behind the packets it sent: an edge
-  // from each such link to those that hold bytes of it. Depth first, links by number.
-  const std::size_t n = ports_.size();
-  std::vector<std::vector<std::uint32_t>> waits(n);
-  for (std::uint32_t out = 0; out < n; ++out) {
-    if (ports_[out].paused == 0) continue;
-    for (int c = 1; c < kClasses; ++c) {
-      const Ring<Packet>& queue = ports_[out].queue[static_cast<std::size_t>(c)];
-      if ((ports_[out].paused & Bit(c)) == 0) continue;
-      for (std::size_t i = 0; i < queue.size(); ++i) {
-        if (queue[i].hop == 0) continue;
-        const std::uint32_t in = paths_->link(queue[i].path + queue[i].hop - 1);
-        if ((ports_[in].paused & Bit(c)) == 0) continue;
-        if (std::ranges::find(waits[in], out) == waits[in].end()) waits[in].push_back(out);
-      }
-    }
+inline void Fabric::EnqueueOn(std::uint32_t number, Port* port, std::uint32_t packet, Packet* p,
+                              SimTime now) {
+  p->at = now;
+  port->queue[p->cls].Push(packet);
+  port->queued[p->cls] += p->bytes;
+  port->waiting |= Bit(p->cls);
+  if (p->cls == 0) return;
+  const std::int64_t data = QueuedData(*port);
+  if (data > port->longest_queue) {
+    port->longest_queue = data;
+    counts_.ports[number].longest_queue = data;
+    counts_.ports[number].longest_at = now;
   }
-  std::vector<std::uint8_t> colour(n, 0);  // 1: on the way, 2: done
-  std::vector<std::uint32_t> way;
-  for (std::uint32_t start = 0; start < n; ++start) {
-    if (colour[start] != 0 || waits[start].empty()) continue;
-    std::vector<std::pair<std::uint32_t, std::size_t>> stack = {{start, 0}};
-    way = {start};
-    colour[start] = 1;
-    while (!stack.empty()) {
-      auto& [at, next] = stack.back();
-      if (next == waits[at].size()) {
-        colour[at] = 2;
-        way.pop_back();
-        stack.pop_back();
-        continue;
-      }
-      const std::uint32_t to = waits[at][next++];
-      if (colour[to] == 1) return {std::ranges::find(way, to), way.end()};
-      if (colour[to] != 0) continue;
-      colour[to] = 1;
-      way.push_back(to);
-      stack.push_back({to, 0});
-    }
-  }
-  return {};
+  if (queues_.on()) queues_.Note(number, now, data - p->bytes, data);
 }
 
-// ---- service ----
-
-int Fabric::NextClass(const Port& port) const {
-  for (int c = 0; c < kClasses; ++c) {
-    if (!port.queue[static_cast<std::size_t>(c)].empty() && (port.paused & Bit(c)) == 0) return c;
-  }
-  return kClasses;
-}
-
-void Fabric::Enqueue(const Packet& packet, SimTime now, std::uint32_t out) {
-  Port& port = ports_[out];
-  port.queue[packet.cls].Push(packet);
-  port.queue[packet.cls].back().at = now;
-  port.queued[packet.cls] += packet.bytes;
-  if (packet.cls == 0) return;
-  const std::int64_t data = QueuedData(port);
-  PacketPort& count = counts_.ports[out];
-  if (data > count.longest_queue) count.longest_queue = data, count.longest_at = now;
-  if (queues_.on()) queues_.Note(out, now, data - packet.bytes, data);
-}
-
-bool Fabric::ServeQueued(std::uint32_t number, SimTime now, int below) {
-  Port& port = ports_[number];
-  const int c = NextClass(port);
-  if (c >= below) return false;
-  Ring<Packet>& queue = port.queue[static_cast<std::size_t>(c)];
-  const Packet packet = queue.front();
-  if (c > 0 && queues_.on()) {
-    const std::int64_t data = QueuedData(port);
-    queues_.Note(number, now, data, data - packet.bytes);
-  }
-  queue.Pop();
-  port.queued[static_cast<std::size_t>(c)] -= packet.bytes;
-  Release(port.from, packet, now);
-  Serve(number, packet, now);
-  return true;
-}
-
-bool Fabric::Marks(std::uint32_t number, std::int64_t queue) {
+inline bool Fabric::Marks(std::uint32_t number, const Port& port, std::int64_t queue) const {
   if (queue <= ecn_min_[number]) return false;
   if (queue >= ecn_max_[number]) return true;
   const double share = static_cast<double>(queue - ecn_min_[number]) /
                        static_cast<double>(ecn_max_[number] - ecn_min_[number]);
-  return ToUnit(HashCombine(number, ports_[number].served)) < share * settings_.ecn_most;
+  return ToUnit(HashCombine(number, port.served)) < share * settings_.ecn_most;
+}
+
+inline void Fabric::ServeOn(std::uint32_t number, Port* port, std::uint32_t packet, Packet* p,
+                            SimTime now) {
+  const SimTime service = ServiceTime(port, p->bytes);
+  if (p->kind == Kind::kData) {
+    const std::int64_t queue = port->queued[p->cls];
+    if (settings_.ecn && !nodes_[port->from].host && Marks(number, *port, queue)) {
+      if ((p->flags & kMarked) == 0) ++counts_.ports[number].marks;
+      p->flags |= kMarked;
+    }
+    if (observed_) Observe(number, port, queue, now, p);
+  } else {
+    ++counts_.control_hops;
+  }
+  ++counts_.hops;
+  ++port->served;
+  port->use.bytes += p->bytes;
+  port->use.busy += service;
+  if (log_.on()) log_.AddBytes(number, now, now + service, p->bytes);
+  port->free = now + service;
+  const SimTime ready = settings_.cut_through ? CutThrough(port, p, now) : port->free;
+  p->at = ready + port->latency;
+  PushOnWire(number, *port, packet, *p);
+}
+
+inline bool Fabric::ServeQueuedOn(std::uint32_t number, Port* port, SimTime now, int below) {
+  const int c = NextClass(*port);
+  if (c >= below) return false;
+  Ring<std::uint32_t>& queue = port->queue[static_cast<std::size_t>(c)];
+  const std::uint32_t packet = queue.front();
+  Packet& p = pool_[packet];
+  if (c > 0 && queues_.on()) {
+    const std::int64_t data = QueuedData(*port);
+    queues_.Note(number, now, data, data - p.bytes);
+  }
+  queue.Pop();
+  if (queue.empty()) port->waiting &= static_cast<std::uint8_t>(~Bit(c));
+  port->queued[static_cast<std::size_t>(c)] -= p.bytes;
+  if (p.hop > 0) {
+    // It leaves the node's buffer.
+    Node& node = nodes_[port->from];
+    if (Counts(p)) Hold(&node, -p.bytes, now, kNone);
+    if (settings_.pfc && c > 0) ReleaseLossless(&node, p, now);
+  }
+  ServeOn(number, port, packet, &p, now);
+  return true;
+}
+
+inline void Fabric::ServeDue(std::uint32_t number, Port* port) {
+  const SimTime now = std::exchange(port->due, kNever);
+  if (!ServeQueuedOn(number, port, now, kClasses) || NextClass(*port) == kClasses) return;
+  Schedule(&nodes_[port->from], number, port, port->free);
+}
+
+// A packet for the node's link `out`, which came by `in`.
+inline void Fabric::Accept(Node* node, std::uint32_t packet, std::uint32_t out, Port* port,
+                           std::uint32_t in) {
+  Packet* p = &pool_[packet];
+  const SimTime now = p->at;
+  const bool open = (port->paused & Bit(p->cls)) == 0;
+  if (port->free <= now && port->due == kNever && open && NextClass(*port) == kClasses) {
+    return ServeOn(out, port, packet, p, now);
+  }
+  const bool lossless = settings_.pfc && p->cls > 0;
+  if (lossless ? !AdmitLossless(node, *p, in) : !MakeRoom(node, out, in, &packet)) {
+    return Drop(out, packet);
+  }
+  p = &pool_[packet];  // or its header, or another's that gave way
+  if (Counts(*p)) Hold(node, p->bytes, now, in);
+  EnqueueOn(out, port, packet, p, now);
+  if (!node->host && open) Schedule(node, out, port, std::max(port->free, now));
+}
+
+void Fabric::RunPort(Node* node, std::uint32_t out, std::span<const Passing> arrivals,
+                     SimTime until) {
+  Port* port = &ports_[out];
+  for (const Passing& a : arrivals) {
+    while (port->due <= a.at) ServeDue(out, port);
+    ++pool_[a.packet].hop;
+    Accept(node, a.packet, out, port, a.link);
+  }
+  while (port->due < until) ServeDue(out, port);
+  if (port->due != kNever) node->due.push_back({port->due, out});
+}
+
+// All services of the node that begin by `until`.
+void Fabric::RunDue(Node* node, SimTime until) {
+  while (!node->due.empty() && node->due.front().time <= until) {
+    const Due due = node->due.front();
+    std::pop_heap(node->due.begin(), node->due.end());
+    node->due.pop_back();
+    ServeDue(due.port, &ports_[due.port]);
+  }
+}
+
+void Fabric::Forward(std::uint32_t node, std::uint32_t packet, std::uint32_t link) {
+  Packet& p = pool_[packet];
+  ++p.hop;
+  const std::uint32_t out = settings_.balance == Balance::kAdaptive && p.kind == Kind::kData
+                                ? Choose(node, &p)
+                                : paths_->link(p.path + p.hop);
+  Accept(&nodes_[node], packet, out, &ports_[out], link);
+}
+
+void Fabric::Serve(std::uint32_t number, std::uint32_t packet, SimTime now) {
+  ServeOn(number, &ports_[number], packet, &pool_[packet], now);
+}
+
+bool Fabric::ServeQueued(std::uint32_t number, SimTime now, int below) {
+  return ServeQueuedOn(number, &ports_[number], now, below);
+}
+
+void Fabric::Enqueue(std::uint32_t packet, SimTime now, std::uint32_t out) {
+  EnqueueOn(out, &ports_[out], packet, &pool_[packet], now);
 }
 
 // PINT: u = (T - tau)/T u + q tau/(B T^2) + bytes/(B T), tau the time since the last service.
@@ -562,49 +381,29 @@ void Fabric::NoteUtilisation(std::uint32_t number, std::int64_t queue, SimTime n
   packet->note = packet->note == kNone ? code : std::max(packet->note, code);
 }
 
-void Fabric::Serve(std::uint32_t number, Packet packet, SimTime now) {
-  Port& port = ports_[number];
-  const SimTime service = ServiceTime(&port, packet.bytes);
-  const bool data = packet.kind == Kind::kData;
-  if (data) {
-    const std::int64_t queue = port.queued[packet.cls];
-    if (settings_.ecn && !nodes_[port.from].host && Marks(number, queue)) {
-      if ((packet.flags & kMarked) == 0) ++counts_.ports[number].marks;
-      packet.flags |= kMarked;
+// What data packets carry away of the port.
+void Fabric::Observe(std::uint32_t number, Port* port, std::int64_t queue, SimTime now, Packet* p) {
+  if (settings_.control->telemetry && p->note != kNone) {
+    Record& record = telemetry_[p->note];
+    if (record.hops < Record::kHops) {
+      record.hop[static_cast<std::size_t>(record.hops++)] = {now, port->use.bytes, queue,
+                                                             port->bandwidth_Bps};
     }
-    if (settings_.control->telemetry && packet.note != kNone) {
-      Record& record = telemetry_[packet.note];
-      if (record.hops < Record::kHops) {
-        record.hop[static_cast<std::size_t>(record.hops++)] = {now, port.sent, queue,
-                                                               port.bandwidth_Bps};
-      }
-    }
-    if (settings_.control->codes) NoteUtilisation(number, queue, now, &packet);
-  } else {
-    ++counts_.control_hops;
   }
-  Count(number, now, 0, 1, packet.bytes);
-  SimTime end = now + service;
-  SimTime ready = end;
-  if (settings_.cut_through) {
-    const SimTime head = ServiceTime(&port, std::min(packet.bytes, kControlBytes));
-    // The last byte left the link before at `came`; it goes on a head's time after at the earliest.
-    if (packet.hop > 0) {
-      Port& before = ports_[paths_->link(packet.path + packet.hop - 1)];
-      const SimTime lag = ServiceTime(&before, packet.bytes) -
-                          ServiceTime(&before, std::min(packet.bytes, kControlBytes));
-      if (!nodes_[port.from].host) end = std::max(end, packet.at + lag + head);
-    }
-    ready = nodes_[port.to].host ? end : now + head;
+  if (settings_.control->codes) NoteUtilisation(number, queue, now, p);
+}
+
+// When a packet whose service began `now` can go on: at a switch once its head is there. Its last
+// byte goes on a head's time after it came at the earliest.
+SimTime Fabric::CutThrough(Port* port, Packet* p, SimTime now) {
+  const SimTime head = ServiceTime(port, std::min(p->bytes, kControlBytes));
+  if (p->hop > 0 && !nodes_[port->from].host) {
+    Port* before = &ports_[paths_->link(p->path + p->hop - 1)];
+    const SimTime lag =
+        ServiceTime(before, p->bytes) - ServiceTime(before, std::min(p->bytes, kControlBytes));
+    port->free = std::max(port->free, p->at + lag + head);
   }
-  port.free = end;
-  packet.at = ready + port.latency;
-  port.wire.Push(packet);
-  if (!port.listed) {
-    port.listed = true;
-    nodes_[port.to].carrying.push_back(number);
-  }
-  Wake(port.to, packet.at);
+  return nodes_[port->to].host ? port->free : now + head;
 }
 
 }  // namespace orrery::network::packet

@@ -19,6 +19,8 @@ void Hosts::Setup(const cluster::Cluster& cluster, const Settings& settings, Fab
   out_.resize(cluster.vertices());
   free_.assign(cluster.links().size(), 0);
   lanes_.Setup(settings, fabric, paths, &free_, cluster.links().size());
+  ahead_ = !cluster.direct() && !lanes_.possible();
+  inside_user_.assign(cluster.links().size(), kNone);
   for (std::uint32_t l = 0; l < cluster.links().size(); ++l) {
     const cluster::Link& link = cluster.links()[l];
     if (!fabric->is_host(link.from)) continue;
@@ -54,14 +56,19 @@ std::uint32_t Hosts::AddFlow(DeviceId from, DeviceId to, std::uint64_t salt) {
     Port& port = fabric_->port(paths_->link(way.first + h));
     flow.base_rtt += port.latency + fabric_->ServiceTime(&port, flow.packet_bytes);
     flow.to_node = port.to;
+    flow.last_link = paths_->link(way.first + h);
   }
   const Paths::Way& back = paths_->back(number);
   for (std::uint32_t h = 0; h < back.hops; ++h) {
     Port& port = fabric_->port(paths_->link(back.first + h));
     flow.base_rtt += port.latency + fabric_->ServiceTime(&port, kControlBytes);
   }
-  flow.credit = flow.unasked = static_cast<std::uint32_t>(settings_.window / flow.packet_bytes);
+  flow.credit = flow.unasked = flow.told =
+      static_cast<std::uint32_t>(settings_.window / flow.packet_bytes);
+  flow.fetch_time = FetchTimeOf(flow, flow.packet_bytes);
   flow.lane = lanes_.LaneOf(number);
+  NoteInside(paths_->before(number), flow.node);
+  NoteInside(paths_->after(number), flow.to_node);
   control_->Begin(flow, &flow.pace);
   SetRateWindow(&flow);
   HostAt(flow.node);
@@ -94,6 +101,7 @@ void Hosts::Post(SimTime now, std::uint32_t number, const Transfer& transfer) {
   flow.messages.Push({flow.end, packets, transfer.bytes, sequence, transfer.creator, transfer.id});
   flow.end += packets;
   ++unfinished_;
+  Watch(&flow, now);
   lanes_.Begin(flow.lane, &disturbed_);
   for (const std::uint32_t lane : disturbed_) Disturb(lane, now);
   disturbed_.clear();
@@ -134,36 +142,61 @@ std::int32_t Hosts::PacketBytes(Flow* flow, std::uint32_t number) {
 
 // ---- turns ----
 
-void Hosts::Run(std::uint32_t node, SimTime now) {
-  ++fabric_->counts().turns;
+void Hosts::Run(std::uint32_t node, SimTime now, SimTime until) {
   arrived_.clear();
-  fabric_->TakeArrivals(node, now, &arrived_);
-  for (const Packet& packet : arrived_) {
-    if (packet.hop + 1 < packet.hops) {
-      fabric_->Forward(node, packet, paths_->link(packet.path + packet.hop));
-      continue;
-    }
-    switch (packet.kind) {
-      case Kind::kData:
-        OnData(packet, now);
-        break;
-      case Kind::kHeader:
-        OnHeader(packet, now);
-        break;
-      case Kind::kAck:
-        OnAck(packet, now);
-        break;
-      case Kind::kNack:
-        OnNack(packet, now);
-        break;
-      case Kind::kPull:
-        OnPull(packet, now);
-        break;
-    }
+  pauses_.clear();
+  fabric_->TakeArrivals(node, until, &arrived_, &pauses_);
+  Host& host = HostAt(node);
+  for (const HostPort& port : host.ports) fabric_->FetchPort(port.link);
+  for (const std::uint32_t link : host.inside) fabric_->FetchPort(link);
+  for (const Passing& passing : arrived_) {
+    const char* flow = reinterpret_cast<const char*>(&flows_[fabric_->pool()[passing.packet].flow]);
+    for (std::size_t at = 0; at < sizeof(Flow); at += 64) __builtin_prefetch(flow + at);
   }
+  std::size_t packet = 0, pause = 0;
+  for (;;) {
+    for (; pause < pauses_.size() && pauses_[pause].time <= now; ++pause) {
+      fabric_->TakePause(pauses_[pause]);
+    }
+    for (; packet < arrived_.size() && arrived_[packet].at <= now; ++packet) {
+      Take(node, arrived_[packet].packet, now);
+    }
+    Turn(&host, now);
+    SimTime next = OwnTurn(host);
+    if (packet < arrived_.size()) next = std::min(next, arrived_[packet].at);
+    if (pause < pauses_.size()) next = std::min(next, pauses_[pause].time);
+    if (next >= until) return fabric_->Wake(node, std::min(next, fabric_->NextArrival(node)));
+    now = next;
+  }
+}
+
+// A packet that has come to the host.
+void Hosts::Take(std::uint32_t node, std::uint32_t number, SimTime now) {
+  const Packet packet = fabric_->pool()[number];
+  if (packet.hop + 1 < packet.hops) {
+    return fabric_->Forward(node, number, paths_->link(packet.path + packet.hop));
+  }
+  fabric_->pool().Free(number);
+  switch (packet.kind) {
+    case Kind::kData:
+      return OnData(packet, now);
+    case Kind::kHeader:
+      return OnHeader(packet, now);
+    case Kind::kAck:
+      return OnAck(packet, now);
+    case Kind::kNack:
+      return OnNack(packet, now);
+    case Kind::kPull:
+      return OnPull(packet, now);
+  }
+}
+
+// What the host does at `now`, once it has taken what came.
+void Hosts::Turn(Host* turning, SimTime now) {
+  Host& host = *turning;
+  ++fabric_->counts().turns;
   for (const std::uint32_t lane : disturbed_) Disturb(lane, now);
   disturbed_.clear();
-  Host& host = HostAt(node);
   GivePulls(&host, now);
   std::ranges::sort(host.fresh, [](const Fresh& a, const Fresh& b) {
     return a.creator != b.creator ? a.creator < b.creator : a.sequence < b.sequence;
@@ -174,21 +207,19 @@ void Hosts::Run(std::uint32_t node, SimTime now) {
   }
   host.fresh.clear();
   for (HostPort& port : host.ports) ServePort(&port, now);
-  fabric_->Wake(node, NextTurn(node, host));
 }
 
-SimTime Hosts::NextTurn(std::uint32_t node, const Host& host) {
-  SimTime next = fabric_->NextArrival(node);
+// The host's next turn, unless something comes before.
+SimTime Hosts::OwnTurn(const Host& host) {
+  SimTime next = kNever;
   if (!host.creditors.empty()) next = std::min(next, host.next_pull);
   for (const HostPort& port : host.ports) {
     const Port& link = fabric_->port(port.link);
-    bool queued = false, ready = false;
+    bool ready = false;
     for (std::size_t c = 0; c < kClasses; ++c) {
-      if ((link.paused >> c & 1) != 0) continue;
-      queued = queued || !link.queue[c].empty();
-      ready = ready || !port.ready[c].empty();
+      ready = ready || ((link.paused >> c & 1) == 0 && !port.ready[c].empty());
     }
-    if (queued) next = std::min(next, link.free);
+    if ((link.waiting & ~link.paused) != 0) next = std::min(next, link.free);
     if (port.held != kNone) {
       next = std::min(next, std::max(link.free, port.held_until));
     } else if (ready) {
@@ -283,6 +314,10 @@ bool Hosts::SendFromReady(HostPort* port, SimTime now) {
 
 // From its GPU to its NIC.
 SimTime Hosts::FetchTime(const Flow& flow, std::int32_t bytes) {
+  return bytes == flow.packet_bytes ? flow.fetch_time : FetchTimeOf(flow, bytes);
+}
+
+SimTime Hosts::FetchTimeOf(const Flow& flow, std::int32_t bytes) {
   SimTime time = 0;
   for (const std::uint32_t l : paths_->before(flow.flow)) {
     Port& port = fabric_->port(l);
@@ -336,7 +371,10 @@ void Hosts::MakeReady(Flow* flow, SimTime now) {
   if (flow->waiting || !MaySend(flow)) return;
   flow->waiting = true;
   flow->fetched = false;
-  if (settings_.balance != Balance::kEcmp) flow->entropy = NextEntropy(flow, now);
+  if (settings_.balance != Balance::kEcmp) {
+    flow->entropy = NextEntropy(flow, now);
+    paths_->FetchAhead(flow->flow, flow->entropy);
+  }
   HostPort& port = PortOf(flow);
   if (flow->due > now) {
     port.late.push_back({flow->due, flow->flow});
@@ -366,8 +404,8 @@ void Hosts::Send(HostPort* port, Flow* flow, SimTime now) {
   p.at = now;
   p.flow = flow->flow;
   p.number = number;
-  p.path = way.first;
-  p.hops = way.hops;
+  paths_->Send(way, &p);
+  p.extra = flow->unasked;
   p.entropy = static_cast<std::uint16_t>(flow->entropy);
   p.cls = flow->cls;
   if (number + 1 == message.first + message.packets) p.flags = kLastOfMessage;
@@ -385,7 +423,7 @@ void Hosts::Send(HostPort* port, Flow* flow, SimTime now) {
   if (lanes_.alone(flow->lane)) {
     lanes_.Send(flow->lane, p, (p.flags & kLastOfMessage) != 0);
   } else {
-    fabric_->Serve(port->link, p, now);
+    fabric_->Serve(port->link, fabric_->pool().Add(p), now);
   }
 }
 
@@ -399,14 +437,13 @@ void Hosts::SendBack(const Packet& cause, Kind kind, std::uint32_t number, std::
   p.flow = cause.flow;
   p.number = number;
   p.extra = extra;
-  p.path = way.first;
-  p.hops = way.hops;
+  paths_->Send(way, &p);
   p.entropy = cause.entropy;
   p.note = cause.note;
   p.bytes = kControlBytes;
   p.cls = settings_.control_first ? 0 : flows_[cause.flow].cls;
   if ((cause.flags & kMarked) != 0) p.flags = kMarkEcho;
-  fabric_->Enqueue(p, now, paths_->link(way.first));
+  fabric_->Enqueue(fabric_->pool().Add(p), now, way.link);
 }
 
 void Hosts::GivePulls(Host* host, SimTime now) {

@@ -23,11 +23,13 @@
 // timer ends: after rto, or longer where round trips are, srtt + 4 rttvar (RFC 6298, section 2).
 // Timers double, at most eight times, until something arrives.
 //
-// Credit (NDP, EQDS). A receiver owes a pull for each packet or header that comes while its sender
-// has something left; a pacer hands them out, one flow after the other, at 0.99 of the NIC's rate.
+// Credit (NDP, EQDS). Packets say how much their sender sends unasked. A receiver owes a pull for
+// each packet or header that comes while its sender has something left; a pacer hands them out, one
+// flow after the other, at 0.99 of the NIC's rate.
 //
-// Cost. One event for each packet sent and each that arrives; O(1) otherwise, O(log) for paced
-// flows. Memory: about 600 bytes a queue pair; its messages 32 each while they are under way.
+// Cost. One turn for each packet sent and each that arrives, several of them an event where the
+// host can run ahead of the rest (ahead.cc); O(1) otherwise, O(log) for paced flows. Memory: about
+// 600 bytes a queue pair; its messages 32 each while they are under way.
 #pragma once
 
 #include <memory>
@@ -47,8 +49,11 @@ class Hosts {
   // A queue pair's number.
   std::uint32_t AddFlow(DeviceId from, DeviceId to, std::uint64_t salt);
   void Post(SimTime now, std::uint32_t number, const Transfer& transfer);
-  // The host's turn: everything at `now`.
-  void Run(std::uint32_t node, SimTime now);
+  // The host's turn at `now` and those that follow before `until`.
+  // REQUIRES: nothing that it does not know of by `now` reaches it before (RunsAhead).
+  void Run(std::uint32_t node, SimTime now, SimTime until);
+  // Until when the host can run ahead of `now`, at most `until` and after `now`.
+  SimTime RunsAhead(std::uint32_t node, SimTime now, SimTime until);
   void OnTimer(std::uint32_t number, SimTime now);
   // The next message that arrives on a lane alone.
   SimTime NextLanding() const { return lanes_.landings.NextTime(); }
@@ -63,7 +68,8 @@ class Hosts {
       return a.creator != b.creator ? a.creator < b.creator : a.sequence < b.sequence;
     }
   };
-  des::EventQueue<Done> done;  // messages at their GPUs
+  des::EventQueue<Done> done;     // messages at their GPUs
+  des::EventQueue<Event> timers;  // of flows
 
   std::size_t unfinished() const { return unfinished_; }
   std::uint32_t patience() const { return patience_; }  // most timeouts in a row of a flow
@@ -77,20 +83,22 @@ class Hosts {
     std::uint32_t creator = 0;
     FlightId id = 0;
   };
-  struct Flow : FlowView {
+  struct alignas(64) Flow : FlowView {
     // Sender.
     Pace pace;
     std::uint32_t next = 0, una = 0, end = 0;  // new packet; first not acknowledged; of messages
     std::int64_t in_flight = 0;
-    SimTime due = 0;    // the rate lets the next packet go
-    SimTime begun = 0;  // the first message of this busy time came
-    std::uint32_t node = 0, to_node = 0;
+    SimTime due = 0;         // the rate lets the next packet go
+    SimTime begun = 0;       // the first message of this busy time came
+    SimTime fetch_time = 0;  // from GPU to NIC, of a full packet
+    std::uint32_t node = 0, to_node = 0, last_link = 0;
     std::uint32_t entropy = 0;  // of the next packet
     std::uint32_t lane = 0;
     std::uint8_t cls = kClasses - 1;
     bool waiting = false;  // in a ready ring or a heap
     bool fetched = false;  // the next packet is at the NIC, or on its way
     bool armed = false;    // a timer event is in the queue
+    bool watched = false;  // in endings_
     std::uint32_t timeouts = 0, repeated = 0;
     SimTime deadline = 0;
     SimTime rtt = 0, rtt_swing = 0;  // smoothed: of data that was acknowledged; its deviation
@@ -111,7 +119,13 @@ class Hosts {
     std::uint32_t nacked = kNone;
     SimTime nacked_at = 0;
     std::uint32_t owed = 0, pulls = 0, headers = 0;
+    std::uint32_t told = 0;  // `unasked`, as the newest packet has it
     NumberSet arrived;
+  };
+  struct Ending {  // no message of the flow ends before `bound`
+    SimTime bound = 0, seen = 0;
+    std::uint32_t flow = 0;
+    friend bool operator<(const Ending& a, const Ending& b) { return a.bound > b.bound; }
   };
   struct Late {  // a flow that may send from `time` on
     SimTime time = 0;
@@ -145,8 +159,9 @@ class Hosts {
   };
   struct Host {
     std::vector<HostPort> ports;
-    std::vector<Fresh> fresh;       // messages that came at the instant
-    Ring<std::uint32_t> creditors;  // flows that are owed pulls
+    std::vector<std::uint32_t> inside;  // links inside the host that its packets take
+    std::vector<Fresh> fresh;           // messages that came at the instant
+    Ring<std::uint32_t> creditors;      // flows that are owed pulls
     SimTime next_pull = 0;
   };
 
@@ -164,14 +179,22 @@ class Hosts {
   bool SendHeld(HostPort* port, SimTime now);
   void Delay(HostPort* port, const Flow& flow, SimTime time);
   SimTime FetchTime(const Flow& flow, std::int32_t bytes);
+  SimTime FetchTimeOf(const Flow& flow, std::int32_t bytes);
   SimTime Fetch(Flow* flow, SimTime now, std::int32_t bytes);
   // When a packet that is ready `at` has crossed links inside a host, one after the other.
   SimTime Cross(std::span<const std::uint32_t> links, SimTime at, std::int32_t bytes);
   void Send(HostPort* port, Flow* flow, SimTime now);
-  SimTime NextTurn(std::uint32_t node, const Host& host);
+  void Take(std::uint32_t node, std::uint32_t packet, SimTime now);
+  void Turn(Host* host, SimTime now);
+  SimTime OwnTurn(const Host& host);
   void SendBack(const Packet& cause, Kind kind, std::uint32_t number, std::uint32_t extra,
                 SimTime now);
   void GivePulls(Host* host, SimTime now);
+  // Ahead.cc.
+  void Watch(Flow* flow, SimTime now);
+  void NoteInside(std::span<const std::uint32_t> links, std::uint32_t node);
+  SimTime EndsNoEarlier(const Flow& flow, SimTime now) const;
+  SimTime NextEnding(SimTime now, SimTime until);
   // Solitary.cc: lanes alone.
   bool SendStretch(HostPort* port, std::size_t cls, SimTime now);
   void EndStretch(HostPort* port, SimTime now);
@@ -208,8 +231,12 @@ class Hosts {
   std::vector<SimTime> free_;                    // links inside hosts, by link
   std::vector<std::uint64_t> sequences_;         // by creator
   Lanes lanes_;
-  std::vector<std::uint32_t> disturbed_;  // scratch
-  std::vector<Packet> arrived_;           // scratch
+  std::vector<std::uint32_t> disturbed_;    // scratch
+  std::vector<Passing> arrived_;            // scratch
+  std::vector<Fabric::Pause> pauses_;       // scratch
+  std::vector<Ending> endings_;             // heap, a flow with messages under way once
+  bool ahead_ = false;                      // hosts may run ahead
+  std::vector<std::uint32_t> inside_user_;  // of links inside hosts, by link
   std::size_t unfinished_ = 0;
   std::uint32_t patience_ = 0;
 };

@@ -69,6 +69,7 @@ class Lanes {
   // The lane of a flow that was just added to the paths.
   std::uint32_t LaneOf(std::uint32_t flow);
   Lane& lane(std::uint32_t number) { return lanes_[number]; }
+  bool possible() const { return possible_; }
   bool alone(std::uint32_t number) const { return possible_ && lanes_[number].alone; }
 
   // A message begins. Lanes that were alone and share a link with it: they are to be disturbed.

@@ -67,8 +67,8 @@ class PacketNetwork final : public Network {
   }
 
   SimTime next_time() const override {
-    return std::min({fabric_.events.NextTime(), hosts_.NextLanding(), hosts_.done.NextTime(),
-                     local_->next_time()});
+    return std::min({fabric_.events.NextTime(), hosts_.timers.NextTime(), hosts_.NextLanding(),
+                     hosts_.done.NextTime(), local_->next_time()});
   }
 
   SimTime AdvanceUntil(SimTime t, std::vector<Completion>* done) override {
@@ -81,7 +81,11 @@ class PacketNetwork final : public Network {
       if (fabric_.events.NextTime() == next) {
         const Event event = fabric_.events.Top();
         fabric_.events.Pop();
-        Take(event);
+        TakeTurn(event, t);
+      } else if (hosts_.timers.NextTime() == next) {
+        const Event timer = hosts_.timers.Top();
+        hosts_.timers.Pop();
+        TakeTimer(timer);
       } else if (hosts_.NextLanding() == next) {
         hosts_.TakeLanding();
       } else if (hosts_.done.NextTime() == next) {
@@ -100,7 +104,8 @@ class PacketNetwork final : public Network {
   SimTime lookahead() const override { return kNever; }
 
   std::span<const PortStatistics> statistics() const override {
-    statistics_.assign(fabric_.use().begin(), fabric_.use().end());
+    statistics_.clear();
+    for (const packet::Port& port : fabric_.ports()) statistics_.push_back(port.use);
     const auto inside = local_->statistics();
     for (std::size_t l = 0; l < inside.size(); ++l) {
       statistics_[l].bytes += inside[l].bytes;
@@ -136,21 +141,22 @@ class PacketNetwork final : public Network {
   }
 
  private:
-  void Take(const Event& event) {
-    if (event.timer) {
-      hosts_.OnTimer(event.target, now_);
-      if (hosts_.patience() >= kPatience && status_.ok() && !fabric_.PauseCycle().empty()) {
-        status_ = Stuck();
-        fabric_.events.Clear();
-      }
-      return;
+  void TakeTimer(const Event& timer) {
+    hosts_.OnTimer(timer.target, now_);
+    if (hosts_.patience() >= kPatience && status_.ok() && !fabric_.PauseCycle().empty()) {
+      status_ = Stuck();
+      fabric_.events.Clear();
+      hosts_.timers.Clear();
     }
+  }
+
+  // Nothing starts before `t`, unless something ends.
+  void TakeTurn(const Event& event, SimTime t) {
     if (!fabric_.TakeWake(event)) return;
-    if (fabric_.is_host(event.target)) {
-      hosts_.Run(event.target, now_);
-    } else {
-      fabric_.RunSwitch(event.target, now_);
-    }
+    if (!fabric_.is_host(event.target)) return fabric_.RunSwitch(event.target, now_);
+    const SimTime limit = std::min(t, local_->next_time());
+    hosts_.Run(event.target, now_,
+               hosts_.RunsAhead(event.target, now_, limit < kNever ? limit + 1 : kNever));
   }
 
   // The queue pair of the transfer's connection.

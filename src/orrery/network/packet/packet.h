@@ -1,9 +1,12 @@
-// A packet, and the ring that holds packets on wires and in queues.
+// A packet, the pool that holds all of them, and the rings of wires and queues.
 //
-// Packets are values: they move from ring to ring and are never allocated one by one. A ring keeps
-// the room it once needed.
+// A packet is one line of the cache and stays where it is from its sender to its receiver; wires
+// and queues hold its number. A place that has become free is taken again first, while it is at
+// hand. Nothing is allocated once a run has as many packets under way as it will have.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -26,7 +29,9 @@ inline constexpr std::uint8_t kAckNow = 8;  // its sender can send no more befor
 
 inline constexpr std::uint32_t kNone = 0xFFFFFFFFu;
 
-struct Packet {
+inline constexpr std::size_t kSlots = 8;
+
+struct alignas(64) Packet {
   SimTime at = 0;                  // on a wire: when it stands at the other end; queued: since when
   SimTime sent = 0;                // data: by its sender; what answers it echoes the time
   std::uint32_t flow = 0;          // the queue pair
@@ -40,6 +45,40 @@ struct Packet {
   Kind kind = Kind::kData;
   std::uint8_t flags = 0;
   std::uint8_t cls = 0;
+  // Of its path's first links: which of its sending node's links (Paths::slots).
+  std::array<std::uint16_t, kSlots> slots{};
+};
+static_assert(sizeof(Packet) == 64);
+
+class Pool {
+ public:
+  // References end.
+  std::uint32_t Add(const Packet& packet) {
+    if (free_.empty()) {
+      packets_.push_back(packet);
+      return static_cast<std::uint32_t>(packets_.size() - 1);
+    }
+    const std::uint32_t number = free_.back();
+    free_.pop_back();
+    packets_[number] = packet;
+    return number;
+  }
+  Packet& operator[](std::uint32_t number) { return packets_[number]; }
+  const Packet& operator[](std::uint32_t number) const { return packets_[number]; }
+  void Free(std::uint32_t number) { free_.push_back(number); }
+  void FetchAhead(std::uint32_t number) const { __builtin_prefetch(packets_.data() + number); }
+
+ private:
+  std::vector<Packet> packets_;
+  std::vector<std::uint32_t> free_;
+};
+
+// A packet on a link, or, link kNone, a pause.
+struct Passing {
+  SimTime at = 0;  // at the other end
+  std::uint32_t link = 0;
+  std::uint32_t packet = 0;  // in the pool; of pauses: which
+  std::uint16_t slot = 0;    // of the link that it leaves the other end by
 };
 
 // First in, first out. Amortised O(1); capacity is a power of two and never shrinks.
@@ -51,9 +90,14 @@ class Ring {
   T& front() { return items_[head_]; }
   const T& front() const { return items_[head_]; }
   T& back() { return items_[(head_ + count_ - 1) & (items_.size() - 1)]; }
+  const T& back() const { return items_[(head_ + count_ - 1) & (items_.size() - 1)]; }
   // The i-th from the front.
   T& operator[](std::size_t i) { return items_[(head_ + i) & (items_.size() - 1)]; }
   const T& operator[](std::size_t i) const { return items_[(head_ + i) & (items_.size() - 1)]; }
+  // Has the place of the next Push at hand soon.
+  void FetchEnd() const {
+    __builtin_prefetch(items_.data() + ((head_ + count_) & (items_.size() - 1)));
+  }
   void Push(const T& item) {
     if (count_ == items_.size()) Grow();
     items_[(head_ + count_) & (items_.size() - 1)] = item;
@@ -77,42 +121,46 @@ class Ring {
 };
 
 // A set of packet numbers near each other, as bits. Memory: a bit for each number between the least
-// and the greatest that are in it at once.
+// and the greatest that are in it at once, the first 256 where the set is.
 class NumberSet {
  public:
   bool Has(std::uint32_t n) const {
-    return !words_.empty() && n - base_ < words_.size() * 64 && (Word(n) >> (n & 63) & 1) != 0;
+    return n - base_ < words() * 64 && (*Word(n) >> (n & 63) & 1) != 0;
   }
   // REQUIRES: n is not below any number given to Forget.
   void Add(std::uint32_t n) {
-    while (words_.empty() || n - base_ >= words_.size() * 64) Grow();
-    words_[(n >> 6) & (words_.size() - 1)] |= std::uint64_t{1} << (n & 63);
+    while (n - base_ >= words() * 64) Grow();
+    *Word(n) |= std::uint64_t{1} << (n & 63);
     ++count_;
   }
   void Remove(std::uint32_t n) {
-    words_[(n >> 6) & (words_.size() - 1)] &= ~(std::uint64_t{1} << (n & 63));
+    *Word(n) &= ~(std::uint64_t{1} << (n & 63));
     --count_;
   }
   // No number below `n` is asked for or added again; those in the set must have been removed.
   void Forget(std::uint32_t n) { base_ = n & ~63u; }
   bool empty() const { return count_ == 0; }
+  std::uint32_t size() const { return count_; }
 
  private:
-  std::uint64_t Word(std::uint32_t n) const { return words_[(n >> 6) & (words_.size() - 1)]; }
+  std::size_t words() const { return more_.empty() ? few_.size() : more_.size(); }
+  const std::uint64_t* Word(std::uint32_t n) const {
+    return &(more_.empty() ? few_.data() : more_.data())[(n >> 6) & (words() - 1)];
+  }
+  std::uint64_t* Word(std::uint32_t n) {
+    return &(more_.empty() ? few_.data() : more_.data())[(n >> 6) & (words() - 1)];
+  }
   void Grow() {
-    if (words_.empty()) {
-      words_.assign(2, 0);
-      return;
-    }
-    std::vector<std::uint64_t> more(2 * words_.size(), 0);
-    for (std::size_t i = 0; i < words_.size(); ++i) {
+    std::vector<std::uint64_t> more(2 * words(), 0);
+    for (std::size_t i = 0; i < words(); ++i) {
       const std::uint32_t n = base_ + static_cast<std::uint32_t>(i) * 64;
-      more[(n >> 6) & (more.size() - 1)] = Word(n);
+      more[(n >> 6) & (more.size() - 1)] = *Word(n);
     }
-    words_.swap(more);
+    more_.swap(more);
   }
 
-  std::vector<std::uint64_t> words_;
+  std::array<std::uint64_t, 4> few_{};
+  std::vector<std::uint64_t> more_;  // in its place
   std::uint32_t base_ = 0, count_ = 0;
 };
 

@@ -161,6 +161,63 @@ void ExpectLanesAreExact(const char* control) {
 TEST(Packet, ALaneAloneIsExact) { ExpectLanesAreExact("none"); }
 TEST(Packet, ALaneAloneIsExactWhereMarksAreTold) { ExpectLanesAreExact("dcqcn"); }
 
+void ExpectEqual(const Outcome& a, const Outcome& b) {
+  EXPECT_EQ(a.ends, b.ends);
+  EXPECT_EQ(a.counts.largest_buffer, b.counts.largest_buffer);
+  EXPECT_EQ(a.counts.retransmissions, b.counts.retransmissions);
+  EXPECT_EQ(a.counts.data_packets, b.counts.data_packets);
+  for (std::size_t l = 0; l < a.links.size(); ++l) {
+    EXPECT_EQ(a.links[l].bytes, b.links[l].bytes);
+    EXPECT_EQ(a.counts.ports[l].longest_queue, b.counts.ports[l].longest_queue);
+    EXPECT_EQ(a.counts.ports[l].longest_at, b.counts.ports[l].longest_at);
+    EXPECT_EQ(a.counts.ports[l].marks, b.counts.ports[l].marks);
+    EXPECT_EQ(a.counts.ports[l].trims, b.counts.ports[l].trims);
+  }
+}
+
+PacketParameters Drawn(const ControlInfo& control, std::uint64_t seed) {
+  CounterRng rng(seed);
+  PacketParameters packet;
+  packet.congestion_control = control.name;
+  packet.ack_every = static_cast<int>(1 + rng.Below(3));
+  if (rng.Below(2) == 0) packet.buffer_per_port = 256 * 1024;
+  packet.cut_through = rng.Below(3) == 0;
+  return packet;
+}
+
+// An event at a time no host runs ahead of the rest.
+TEST(Packet, RunningAheadIsExact) {
+  const auto cluster = Build("h100-roce-400g", 8, 4);
+  std::uint64_t seed = 0;
+  for (const ControlInfo& control : Controls()) {
+    for (int draw = 0; draw < 3; ++draw) {
+      SCOPED_TRACE(std::string(control.name) + ", seed " + std::to_string(++seed));
+      const auto packet = Drawn(control, seed);
+      const auto traffic = RandomTraffic(cluster, seed, 60);
+      ExpectEqual(Simulate(cluster, traffic, packet),
+                  Simulate(cluster, traffic, packet, false, false, true));
+    }
+  }
+}
+
+// Adaptive choices among one way choose nothing, but make a switch work in the order of time.
+TEST(Packet, APortAtATimeIsAllInOrder) {
+  const auto cluster = Build("h100-roce-400g", 8, 4);
+  std::uint64_t seed = 100;
+  for (const ControlInfo& control : Controls()) {
+    for (int draw = 0; draw < 3; ++draw) {
+      SCOPED_TRACE(std::string(control.name) + ", seed " + std::to_string(++seed));
+      auto packet = Drawn(control, seed);
+      const auto traffic = RandomTraffic(cluster, seed, 60);
+      packet.paths = 1;
+      packet.load_balancing = "spray";
+      const Outcome by_port = Simulate(cluster, traffic, packet);
+      packet.load_balancing = "adaptive";
+      ExpectEqual(by_port, Simulate(cluster, traffic, packet));
+    }
+  }
+}
+
 TEST(Packet, MessagesAloneOnTheirPathCostAFewTurnsHoweverLong) {
   const cluster::Cluster cluster = Build("h100-ib-400g", 4, 4);
   std::vector<Begin> begins;

@@ -15,10 +15,24 @@ bool Local(const cluster::Cluster& cluster, LinkId link) {
 
 }  // namespace
 
+void Paths::Setup(const cluster::Cluster& cluster) {
+  *this = Paths();
+  cluster_ = &cluster;
+  std::vector<std::uint32_t> degree(cluster.vertices(), 0);
+  for (const cluster::Link& link : cluster.links()) {
+    const std::uint32_t slot = degree[link.from]++;
+    ORRERY_CHECK(slot <= 0xFFFF, "a node of packets has at most 65,536 links");
+    slot_of_.push_back(static_cast<std::uint16_t>(slot));
+  }
+}
+
 Paths::Way Paths::AddFabricPart(std::span<const LinkId> route) {
-  Way way{static_cast<std::uint32_t>(links_.size()), 0};
+  Way way;
+  way.first = static_cast<std::uint32_t>(links_.size());
   for (const LinkId link : route) {
     if (Local(*cluster_, link)) continue;
+    if (way.hops == 0) way.link = link.value;
+    if (way.hops < kSlots) way.slots[way.hops] = slot_of_[link.value];
     links_.push_back(link.value);
     ++way.hops;
   }

@@ -5,6 +5,7 @@
 // (NVLink, PCIe) are kept apart: packets begin and end at NICs (hosts.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -16,15 +17,14 @@ namespace orrery::network::packet {
 
 class Paths {
  public:
-  struct Way {
-    std::uint32_t first = 0;
-    std::uint8_t hops = 0;  // 0: not computed
+  struct alignas(32) Way {
+    std::uint32_t first = 0;                    // in the array
+    std::uint32_t link = 0;                     // its first
+    std::array<std::uint16_t, kSlots> slots{};  // as Packet has them
+    std::uint8_t hops = 0;                      // 0: not computed
   };
 
-  void Setup(const cluster::Cluster& cluster) {
-    *this = Paths();
-    cluster_ = &cluster;
-  }
+  void Setup(const cluster::Cluster& cluster);
   // A flow's number: room for `ways` ways. REQUIRES: the route leaves the host.
   std::uint32_t Add(DeviceId from, DeviceId to, std::uint64_t salt, int ways);
   const Way& way(std::uint32_t flow, std::uint32_t entropy) {
@@ -44,7 +44,18 @@ class Paths {
     return {links_.data() + flows_[flow].after, flows_[flow].afters};
   }
   std::uint32_t link(std::uint32_t place) const { return links_[place]; }
-  void FetchAhead(std::uint32_t place) const { __builtin_prefetch(links_.data() + place); }
+  // Of a link: which of those that leave the same node it is, from 0 on.
+  std::uint16_t slot(std::uint32_t link) const { return slot_of_[link]; }
+  // The packet goes this way: its path and its slots.
+  static void Send(const Way& way, Packet* packet) {
+    packet->path = way.first;
+    packet->hops = way.hops;
+    packet->slots = way.slots;
+  }
+  void FetchAhead(std::uint32_t flow, std::uint32_t entropy) const {
+    const Flow& f = flows_[flow];
+    __builtin_prefetch(&ways_[f.first_way + entropy % f.ways]);
+  }
 
  private:
   struct Flow {
@@ -62,7 +73,8 @@ class Paths {
   std::vector<Flow> flows_;
   std::vector<Way> ways_;
   std::vector<std::uint32_t> links_;
-  std::vector<LinkId> route_;  // scratch
+  std::vector<std::uint16_t> slot_of_;  // by link
+  std::vector<LinkId> route_;           // scratch
 };
 
 }  // namespace orrery::network::packet

@@ -18,6 +18,7 @@ void Hosts::OnData(const Packet& packet, SimTime now) {
       fabric_->telemetry().Free(packet.note);
     }
   };
+  flow.told = std::max(flow.told, packet.extra);
   const std::uint32_t n = packet.number;
   const bool known = n < flow.expected || flow.arrived.Has(n);
   const bool in_order = n == flow.expected;
@@ -63,6 +64,7 @@ void Hosts::OnData(const Packet& packet, SimTime now) {
 
 void Hosts::OnHeader(const Packet& packet, SimTime now) {
   Flow& flow = flows_[packet.flow];
+  flow.told = std::max(flow.told, packet.extra);
   if (settings_.control->telemetry && packet.note != kNone) fabric_->telemetry().Free(packet.note);
   Packet cause = packet;
   cause.note = kNone;
@@ -76,7 +78,7 @@ void Hosts::OnHeader(const Packet& packet, SimTime now) {
 
 // A pull for the flow, unless those given and owed cover what is left.
 void Hosts::Owe(Flow* flow, SimTime now) {
-  if (flow->pulls + flow->owed + flow->unasked >= flow->end + flow->headers) return;
+  if (flow->pulls + flow->owed + flow->told >= flow->end + flow->headers) return;
   Host& host = HostAt(flow->to_node);
   if (flow->owed++ == 0) host.creditors.Push(flow->flow);
   host.next_pull = std::max(host.next_pull, now);

@@ -139,7 +139,7 @@ void Hosts::Arm(Flow* flow, SimTime now) {
   if (settings_.rto == 0) return;
   flow->deadline = now + (TimerOf(*flow) << std::min(flow->timeouts, kMostDoublings));
   flow->armed = true;
-  fabric_->events.Push({flow->deadline, flow->flow, true});
+  timers.Push({flow->deadline, flow->flow});
 }
 
 void Hosts::OnTimer(std::uint32_t number, SimTime now) {
@@ -150,7 +150,7 @@ void Hosts::OnTimer(std::uint32_t number, SimTime now) {
   if (flow.una == flow.next && !starved) return;
   if (now < flow.deadline) {
     flow.armed = true;
-    fabric_->events.Push({flow.deadline, number, true});
+    timers.Push({flow.deadline, number});
     return;
   }
   ++flow.timeouts;

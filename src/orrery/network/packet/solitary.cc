@@ -157,9 +157,8 @@ void Hosts::Disturb(std::uint32_t number, SimTime now) {
            fabric_->port(lane.links[hop]).latency;
     p.flow = run.flow;
     p.number = run.number + place.i;
-    p.path = way.first;
+    paths_->Send(way, &p);
     p.hop = static_cast<std::uint8_t>(hop);
-    p.hops = way.hops;
     p.bytes = run.bytes;
     p.cls = run.cls;
     if (p.at >= now) {
@@ -170,7 +169,7 @@ void Hosts::Disturb(std::uint32_t number, SimTime now) {
   }
   while (!lane.runs.empty()) lane.runs.Pop();
   lanes_.Leave(number);
-  fabric_->Wake(node, std::max(now, NextTurn(node, host)));
+  fabric_->Wake(node, std::max(now, std::min(OwnTurn(host), fabric_->NextArrival(node))));
 }
 
 }  // namespace orrery::network::packet

@@ -52,9 +52,10 @@ struct Outcome {
   UseLog use;          // where it was asked for
 };
 
+// by_event: an event at a time, so that no host runs ahead.
 inline Outcome Simulate(const cluster::Cluster& cluster, std::vector<Begin> begins,
                         const PacketParameters& packet = {}, bool queue_log = false,
-                        bool use_log = false) {
+                        bool use_log = false, bool by_event = false) {
   auto network = Create("packet", {.packet = packet});
   EXPECT_TRUE(network.ok());
   const std::vector<std::uint32_t> owner(cluster.nvlink_domains(), 0);
@@ -69,11 +70,12 @@ inline Outcome Simulate(const cluster::Cluster& cluster, std::vector<Begin> begi
   std::size_t next = 0;
   for (;;) {
     const SimTime start = next == begins.size() ? kNever : begins[next].time;
-    const SimTime until = std::min(start, (*network)->next_time());
-    if (until == kNever) break;
+    const SimTime event = (*network)->next_time();
+    if (std::min(start, event) == kNever) break;
+    const SimTime until = by_event ? std::min(start, event) : std::min(start, kMaxDuration);
     done.clear();
     const SimTime reached = (*network)->AdvanceUntil(until, &done);
-    out.idle = reached;
+    if (reached < kMaxDuration) out.idle = reached;
     for (const Completion& c : done) {
       EXPECT_TRUE(out.ends.emplace(c.id, c.time).second);
       out.finish = c.time;
