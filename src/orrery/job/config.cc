@@ -305,8 +305,16 @@ Json TrainingJson(const Workload& w) {
   }
   if (plan.lora.rank > 0) {
     json["lora_rank"] = plan.lora.rank;
-    json["lora_targets"] = NameOf(kLoraTargets, plan.lora.targets);
+    json["lora_targets"] = workload::LoraTargetsText(plan.lora.targets);
   }
+  if (plan.lora.base != workload::BaseWeights::kModelType) {
+    json["base_quantization"] = NameOf(kBaseWeights, plan.lora.base);
+    if (plan.lora.double_quantization) json["double_quantization"] = true;
+  }
+  if (plan.optimizer_states != workload::OptimizerStates::kFull) {
+    json["optimizer_states"] = NameOf(kOptimizerStates, plan.optimizer_states);
+  }
+  if (!plan.momentum) json["momentum"] = false;
   if (plan.batch.packed_len > 0) json["packed_len"] = plan.batch.packed_len;
   if (plan.batch.sample_read > 0 || plan.batch.object_store) {
     if (plan.batch.object_store) {

@@ -57,6 +57,12 @@ std::string DescribeWorkload(const Workload& workload) {
     text += fmt::format(", recompute {}", RecomputeText(plan));
   }
   if (plan.lora.rank > 0) text += fmt::format(", LoRA of rank {}", plan.lora.rank);
+  if (plan.lora.base != workload::BaseWeights::kModelType) {
+    text += fmt::format(" beside weights in {}", NameOf(kBaseWeights, plan.lora.base));
+  }
+  if (plan.optimizer_states != workload::OptimizerStates::kFull) {
+    text += fmt::format(", {} optimizer states", NameOf(kOptimizerStates, plan.optimizer_states));
+  }
   if (plan.memory.offload_parameters) text += ", parameter shards in host memory";
   if (plan.memory.offload_optimizer) text += ", optimizer on the host";
   if (plan.memory.offload_activations) {

@@ -32,21 +32,28 @@ inline constexpr std::array<Named<workload::CpExchange>, 3> kCpExchanges = {
      {"all-to-all", workload::CpExchange::kAllToAll}}};
 inline constexpr std::array<Named<workload::RankOrder>, 2> kRankOrders = {
     {{"tp-cp-dp-pp", workload::RankOrder::kDpPp}, {"tp-cp-pp-dp", workload::RankOrder::kPpDp}}};
-inline constexpr std::array<Named<workload::Optimizer>, 5> kOptimizers = {
+inline constexpr std::array<Named<workload::Optimizer>, 6> kOptimizers = {
     {{"adam", workload::Optimizer::kAdam},
      {"adamw", workload::Optimizer::kAdam},
      {"adafactor", workload::Optimizer::kAdafactor},
      {"muon", workload::Optimizer::kMuon},
-     {"sgd", workload::Optimizer::kSgd}}};
+     {"sgd", workload::Optimizer::kSgd},
+     {"lion", workload::Optimizer::kLion}}};
+inline constexpr std::array<Named<workload::OptimizerStates>, 5> kOptimizerStates = {
+    {{"full", workload::OptimizerStates::kFull},
+     {"fp32", workload::OptimizerStates::kFp32},
+     {"8bit", workload::OptimizerStates::k8bit},
+     {"4bit", workload::OptimizerStates::k4bit},
+     {"fp8", workload::OptimizerStates::kFp8}}};
+inline constexpr std::array<Named<workload::BaseWeights>, 4> kBaseWeights = {
+    {{"none", workload::BaseWeights::kModelType},
+     {"nf4", workload::BaseWeights::kNf4},
+     {"fp4", workload::BaseWeights::kFp4},
+     {"int8", workload::BaseWeights::kInt8}}};
 inline constexpr std::array<Named<workload::CudaGraphs>, 3> kCudaGraphs = {
     {{"none", workload::CudaGraphs::kNone},
      {"layers", workload::CudaGraphs::kLayers},
      {"iteration", workload::CudaGraphs::kIteration}}};
-inline constexpr std::array<Named<std::uint8_t>, 4> kLoraTargets = {
-    {{"all", workload::kLoraAll},
-     {"attention", workload::kLoraQkv | workload::kLoraProjection},
-     {"qkv", workload::kLoraQkv},
-     {"mlp", workload::kLoraFc1 | workload::kLoraFc2}}};
 inline constexpr std::array<Named<workload::Recompute>, 3> kRecomputes = {
     {{"none", workload::Recompute::kNone},
      {"selective", workload::Recompute::kSelective},

@@ -125,6 +125,8 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
   plan->experts.moe_comm_overlap = training.Bool("moe_comm_overlap");
   plan->experts.moe_delayed_weights = training.Bool("moe_delayed_weights");
   plan->optimizer = Choose(kOptimizers, training.Text("optimizer"));
+  plan->optimizer_states = Choose(kOptimizerStates, training.Text("optimizer_states"));
+  plan->momentum = training.Bool("momentum");
   const std::string offload = training.Text("offload");
   plan->memory.offload_parameters = offload == "parameters";
   plan->memory.offload_optimizer =
@@ -139,7 +141,11 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
     plan->memory.offload_modules = *inputs;
   }
   if (training.Has("lora_rank")) plan->lora.rank = static_cast<int>(training.Integer("lora_rank"));
-  plan->lora.targets = Choose(kLoraTargets, training.Text("lora_targets"));
+  Result<std::uint8_t> targets = workload::ParseLoraTargets(training.Text("lora_targets"));
+  if (!targets.ok()) return std::move(targets).TakeStatus().In(training.Where("lora_targets"));
+  plan->lora.targets = *targets;
+  plan->lora.base = Choose(kBaseWeights, training.Text("base_quantization"));
+  plan->lora.double_quantization = training.Bool("double_quantization");
   if (training.Has("packed_len")) plan->batch.packed_len = training.Integer("packed_len");
   plan->batch.sample_read = training.Integer("sample_read");
   plan->batch.object_store =
@@ -514,6 +520,8 @@ constexpr Dependent kDependents[] = {
      [](const Plan& p) { return p.memory.offload_activations; }},
     {&Sections::training, "lora_targets", "training.lora_rank",
      [](const Plan& p) { return p.lora.rank > 0; }},
+    {&Sections::training, "momentum", "training.optimizer: sgd",
+     [](const Plan& p) { return p.optimizer == workload::Optimizer::kSgd; }},
     {&Sections::training, "data_workers", "training.sample_read or data_storage",
      [](const Plan& p) { return p.batch.sample_read > 0 || p.batch.object_store; }},
     {&Sections::framework, "cp_exchange", "parallel.cp above 1",

@@ -23,6 +23,9 @@ void AxolotlDefaults(const Script*, Sources*, Reading* r) {
                        r->Has("fsdp_config.reshard_after_forward") ||
                        r->Has("fsdp_config.fsdp_reshard_after_forward");
   if (!r->Has("--fsdp") && sharded) r->AddAs("--use_fsdp", "fsdp_config", "true", r->file());
+  if (r->On("--load_in_4bit") && !r->Has("--use_bnb_nested_quant")) {
+    r->AddAs("--use_bnb_nested_quant", "load_in_4bit", "true", r->Where("--load_in_4bit"));
+  }
   const bool cuts = std::ranges::any_of(r->Texts("plugins"), [](const std::string& plugin) {
     return Contains(plugin, "cut_cross_entropy");
   });

@@ -46,6 +46,14 @@ Batch DeepSpeedBatch(Reading* reading);
 void SetBatch(const Sources& sources, const Batch& batch, Reading* reading);
 
 void ReadTrainerRules(const Sources& sources, Reading* reading);
+
+// Frozen weights in 4 and 8 bits, where the draft has adapters.
+void ReadBaseQuantization(Reading* reading);
+// An optimizer of bitsandbytes or torchao: its states are small, or fp32 beside any parameters;
+// false: it is none of them.
+bool SetSmallOptimizer(std::string_view name, Draft* draft);
+bool IsOfBitsAndBytes(std::string_view name);
+
 // Tokens a sequence, or asks for them.
 void ReadLengths(const Sources& sources, Reading* reading);
 

@@ -184,12 +184,56 @@ TEST(LlamaFactory, AdaptersAndStages) {
     return imported.ok() ? "ok" : imported.status().message();
   };
   EXPECT_THAT(error("stage: dpo\n"), HasSubstr("stage: 'dpo' is not modelled; pt and sft are"));
-  EXPECT_THAT(error("stage: sft\nlora_target: q_proj,v_proj\n"),
-              HasSubstr("lora_target: adapters are modelled beside all projections"));
-  EXPECT_THAT(error("stage: sft\nquantization_bit: 4\n"),
-              HasSubstr("a quantised base model is not modelled"));
+  EXPECT_THAT(error("stage: sft\nlora_target: lm_head\n"),
+              HasSubstr("lora_target: adapters are modelled beside linear layers"));
+  EXPECT_THAT(
+      error("stage: sft\nfinetuning_type: full\nquantization_bit: 4\n"),
+      HasSubstr("quantization_bit: quantised weights are not trained; adapters beside them"));
+  EXPECT_THAT(error("stage: sft\nfinetuning_type: lora\nlora_target: all\nquantization_bit: 4\n"
+                    "quantization_method: hqq\n"),
+              HasSubstr("weights quantised by 'hqq' are not modelled; bitsandbytes' are"));
   EXPECT_THAT(error("stage: sft\nper_device_trian_batch_size: 4\n"),
               HasSubstr("did you mean '--per_device_train_batch_size'"));
+}
+
+// QLoRA with scales in 8 bits, its default, and bitsandbytes' optimizer.
+TEST(LlamaFactory, QuantisedBase) {
+  const std::string head =
+      "model_name_or_path: Qwen/Qwen2.5-7B\ndo_train: true\nstage: sft\ncutoff_len: 2048\n"
+      "finetuning_type: lora\nlora_target: all\nbf16: true\nper_device_train_batch_size: 1\n"
+      "gradient_accumulation_steps: 8\n";
+  const auto plan = [&](const std::string& more) {
+    const Result<Imported> imported = Import({Write("qlora.yaml", head + more)}, On(8));
+    EXPECT_TRUE(imported.ok()) << imported.status().message();
+    return imported.ok() ? Work(imported).plan : workload::Plan{};
+  };
+  const workload::Plan four = plan("quantization_bit: 4\noptim: paged_adamw_8bit\n");
+  EXPECT_EQ(four.lora.base, workload::BaseWeights::kNf4);
+  EXPECT_TRUE(four.lora.double_quantization);
+  EXPECT_EQ(four.optimizer_states, workload::OptimizerStates::k8bit);
+  EXPECT_FALSE(four.framework.fp32_embedding_states);  // adapters alone are trained
+  EXPECT_FALSE(plan("quantization_bit: 4\ndouble_quantization: false\n").lora.double_quantization);
+  EXPECT_EQ(plan("quantization_bit: 8\n").lora.base, workload::BaseWeights::kInt8);
+}
+
+// The Trainer keeps embeddings' moments in 32 bits beside bitsandbytes' 8.
+TEST(LlamaFactory, SmallOptimizerStates) {
+  const std::string head =
+      "model_name_or_path: Qwen/Qwen2.5-7B\ndo_train: true\nstage: sft\ncutoff_len: 2048\n"
+      "finetuning_type: full\nbf16: true\nper_device_train_batch_size: 1\n"
+      "gradient_accumulation_steps: 8\noptim: ";
+  const auto plan = [&](const std::string& optimizer) {
+    const Result<Imported> imported = Import({Write("full.yaml", head + optimizer + "\n")}, On(8));
+    EXPECT_TRUE(imported.ok()) << imported.status().message();
+    return imported.ok() ? Work(imported).plan : workload::Plan{};
+  };
+  EXPECT_TRUE(plan("adamw_bnb_8bit").framework.fp32_embedding_states);
+  const workload::Plan torchao = plan("adamw_torch_4bit");
+  EXPECT_EQ(torchao.optimizer_states, workload::OptimizerStates::k4bit);
+  EXPECT_FALSE(torchao.framework.fp32_embedding_states);
+  EXPECT_EQ(plan("lion_8bit").optimizer, workload::Optimizer::kLion);
+  EXPECT_EQ(plan("paged_adamw_32bit").optimizer_states, workload::OptimizerStates::kFp32);
+  EXPECT_FALSE(plan("sgd").momentum);
 }
 
 TEST(Accelerate, LaunchesTheTrainer) {

@@ -148,10 +148,30 @@ TEST(Axolotl, AdaptersAndWhatIsRefused) {
   EXPECT_THAT(imported->job_text, HasSubstr("lora_rank: 32"));
   EXPECT_THAT(imported->job_text, HasSubstr("chunked_loss: true"));
   const std::string error =
-      ErrorOf("rl.yml", lora + "load_in_4bit: true\nrl: dpo\nsequence_lenght: 1\n", {.gpus = 2});
-  EXPECT_THAT(error, HasSubstr("load_in_4bit"));
+      ErrorOf("rl.yml", lora + "gptq: true\nrl: dpo\nsequence_lenght: 1\n", {.gpus = 2});
+  EXPECT_THAT(error, HasSubstr("gptq"));
   EXPECT_THAT(error, HasSubstr("rl dpo: training by preferences or rewards is not modelled"));
   EXPECT_THAT(error, HasSubstr("did you mean 'sequence_len'"));
+}
+
+// axolotl quantises scales, too, unless told.
+TEST(Axolotl, QuantisedBase) {
+  const std::string qlora = std::string(kAxolotl) +
+                            "adapter: qlora\nload_in_4bit: true\nlora_r: 32\n"
+                            "lora_target_linear: true\n";
+  const auto plan = [](const std::string& text) {
+    const Result<Imported> imported = ImportText("qlora.yml", text, {.gpus = 2});
+    EXPECT_TRUE(imported.ok()) << imported.status().message();
+    return imported.ok() ? imported->job.workloads.front().plan : workload::Plan{};
+  };
+  const workload::Plan four = plan(qlora);
+  EXPECT_EQ(four.lora.base, workload::BaseWeights::kNf4);
+  EXPECT_TRUE(four.lora.double_quantization);
+  const workload::Plan told = plan(qlora +
+                                   "bnb_config_kwargs:\n  bnb_4bit_use_double_quant: false\n"
+                                   "  bnb_4bit_quant_type: fp4\n");
+  EXPECT_EQ(told.lora.base, workload::BaseWeights::kFp4);
+  EXPECT_FALSE(told.lora.double_quantization);
 }
 
 TEST(MsSwift, ProcessesStandInTheEnvironment) {
@@ -231,6 +251,17 @@ TEST(Torchtune, WholeModelAndAdapters) {
   ASSERT_TRUE(one.ok()) << one.status().message();
   EXPECT_EQ(one->job.workloads.front().plan.batch.global_batch, 16);
   EXPECT_THAT(one->job_text, HasSubstr("lora_rank: 8"));
+  // "qlora_": torchao's tensors; bitsandbytes' optimizers keep fp32, or 8 bits.
+  std::string small = lora;
+  small.replace(small.find("lora_llama3_1_8b"), 16, "qlora_llama3_1_8b");
+  small.replace(small.find("torch.optim.AdamW"), 17, "bitsandbytes.optim.PagedAdamW8bit");
+  const Result<Imported> packed = ImportText("8B_qlora_single_device.yaml", small);
+  ASSERT_TRUE(packed.ok()) << packed.status().message();
+  const workload::Plan& plan = packed->job.workloads.front().plan;
+  EXPECT_EQ(plan.lora.base, workload::BaseWeights::kNf4);
+  EXPECT_TRUE(plan.framework.nf4_tensor);
+  EXPECT_EQ(plan.optimizer_states, workload::OptimizerStates::k8bit);
+  EXPECT_TRUE(plan.updates_in_place());
   EXPECT_THAT(ErrorOf("kd.yaml", text + "kd_ratio: 0.5\nbatch_sise: 2\n", {.gpus = 2}),
               testing::AllOf(HasSubstr("knowledge distillation runs a second model"),
                              HasSubstr("did you mean 'batch_size'")));

@@ -6,8 +6,10 @@
 #include <algorithm>
 
 #include "orrery/base/text.h"
+#include "orrery/recipes/adapters.h"
 #include "orrery/recipes/configuration.h"
 #include "orrery/recipes/dialects.h"
+#include "orrery/recipes/huggingface.h"
 #include "orrery/recipes/known_models.h"
 
 namespace orrery::recipes {
@@ -43,33 +45,15 @@ void ReadAdapters(const Component& component, Reading* r) {
   const bool quantized = r->On("model.quantize_base") || component.quantized;
   if (!component.adapters) return;
   if (quantized) {
-    r->Refuse("model._component_", "quantised base models (qlora) are not modelled");
+    r->draft().SetText("training.base_quantization", "nf4");
+    r->draft().Set("framework_options.nf4_tensor", true);
   }
   if (head) {
     r->Refuse("model.apply_lora_to_output", "adapters beside the output layer are not modelled");
   }
-  std::ranges::sort(attention);
-  using Names = std::vector<std::string>;
-  const bool qkv = attention == Names{"k_proj", "q_proj", "v_proj"};
-  const bool four = attention == Names{"k_proj", "output_proj", "q_proj", "v_proj"};
-  const std::string_view name = mlp && four                ? "all"
-                                : !mlp && four             ? "attention"
-                                : !mlp && qkv              ? "qkv"
-                                : mlp && attention.empty() ? "mlp"
-                                                           : "";
-  if (name.empty() && mlp && attention == Names{"output_proj", "q_proj", "v_proj"}) {
-    r->draft().SetText("training.lora_targets", "all");
-    r->draft().Assume(
-        "training.lora_targets: all, where torchtune leaves out the keys' projection, the "
-        "smallest");
-  } else if (name.empty()) {
-    r->Refuse("model.lora_attn_modules",
-              "adapters are modelled beside q, k and v, these and the output projection, the "
-              "feed-forward, or all");
-  } else {
-    r->draft().SetText("training.lora_targets", name);
-  }
+  if (mlp) attention.insert(attention.end(), {"gate_proj", "up_proj", "down_proj"});
   r->draft().Set("training.lora_rank", rank.value_or(8));
+  SetLoraTargets(attention, "model.lora_attn_modules", r);
 }
 
 void ReadTuneSizes(bool single, Reading* r) {
@@ -147,11 +131,14 @@ void ReadTuneTraining(Reading* r) {
     draft.Set("framework_options.fused_adam", r->On("optimizer.fused"));
   } else if (optimizer == "torch.optim.SGD") {
     draft.SetText("training.optimizer", "sgd");
-  } else {
+    draft.Set("training.momentum", r->Real("optimizer.momentum", 0) > 0);
+  } else if (!SetSmallOptimizer(optimizer, &draft)) {
     r->Refuse("optimizer._component_",
-              fmt::format("'{}' is not modelled; Adam, AdamW and SGD of torch.optim are",
+              fmt::format("'{}' is not modelled; Adam, AdamW and SGD of torch.optim, AdamW8bit, "
+                          "PagedAdamW and PagedAdamW8bit of bitsandbytes.optim are",
                           Printable(optimizer, 60)));
   }
+  if (r->On("optimizer_in_bwd")) draft.Set("framework_options.optimizer_in_backward", true);
   const std::string loss = r->Text("loss._component_");
   if (loss.ends_with("LinearCrossEntropyLoss")) {
     draft.Set("framework_options.chunked_loss", true);

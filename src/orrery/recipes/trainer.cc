@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "orrery/base/text.h"
+#include "orrery/recipes/adapters.h"
 #include "orrery/recipes/huggingface.h"
 #include "orrery/recipes/known_models.h"
 
@@ -228,30 +229,11 @@ void ReadAdapters(const Sources& sources, Reading* r) {
               fmt::format("'{}' is not modelled; full and lora are", Printable(type, 40)));
   }
   if (type != "lora" && !peft) return;
-  std::ranges::sort(targets);
-  const auto has = [&](std::initializer_list<std::string_view> names) {
-    return std::ranges::all_of(names, [&](std::string_view name) {
-      return std::ranges::find(targets, name) != targets.end();
-    });
-  };
-  const std::size_t count = targets.size();
-  const bool qkv = has({"q_proj", "k_proj", "v_proj"}) || has({"c_attn"}) || has({"qkv_proj"});
-  const bool mlp = has({"gate_proj", "up_proj", "down_proj"}) || has({"gate_up_proj", "down_proj"});
-  const bool all = count == 0
-                       ? sources.llama_factory
-                       : has({"all"}) || has({"all-linear"}) || (qkv && mlp && has({"o_proj"}));
-  const std::string_view name = all                                    ? "all"
-                                : qkv && has({"o_proj"}) && count <= 4 ? "attention"
-                                : qkv && count <= 3                    ? "qkv"
-                                : mlp && count <= 3                    ? "mlp"
-                                                                       : "";
-  if (name.empty()) {
-    r->Refuse(argument,
-              "adapters are modelled beside all projections, q_proj+k_proj+v_proj, these and "
-              "o_proj, or gate_proj+up_proj+down_proj");
-  }
   r->draft().Set("training.lora_rank", rank.value_or(8));
-  r->draft().SetText("training.lora_targets", name);
+  if (targets.empty() && sources.llama_factory) {
+    return r->draft().SetText("training.lora_targets", "all");
+  }
+  SetLoraTargets(targets, argument, r);
 }
 
 void ReadTrainerOptimizer(const Sources& sources, Reading* r) {
@@ -265,6 +247,7 @@ void ReadTrainerOptimizer(const Sources& sources, Reading* r) {
     draft.Set("training.optimizer", std::string("muon"));
   } else if (name == "sgd") {
     draft.Set("training.optimizer", std::string("sgd"));
+    draft.Set("training.momentum", false);
   } else if (name == "adamw_torch" || name == "adamw_torch_fused" || name == "adamw_apex_fused" ||
              name == "adamw_hf") {
     draft.Set("training.optimizer", std::string("adamw"));
@@ -274,15 +257,35 @@ void ReadTrainerOptimizer(const Sources& sources, Reading* r) {
     if (!r->Has("--optim") && !sources.deepspeed) {
       draft.Assume("--optim adamw_torch_fused: the Trainer's default since PyTorch 2.8");
     }
-  } else if (Contains(name, "adamw") && Contains(name, "8bit") && draft.Has("training.lora_rank")) {
-    draft.Set("training.optimizer", std::string("adamw"));
-    draft.Assume(fmt::format("--optim {}: its 8-bit states are adapters' alone, priced as adamw's",
-                             Printable(name, 40)));
+  } else if (SetSmallOptimizer(name, &draft)) {
+    // The Trainer registers embeddings for 32 bits (create_optimizer).
+    if (IsOfBitsAndBytes(name) && name.ends_with("8bit") && !draft.Has("training.lora_rank")) {
+      draft.Set("framework_options.fp32_embedding_states", true);
+    }
   } else {
-    r->Refuse("--optim", fmt::format("'{}' is not modelled; modelled: adamw_torch, "
-                                     "adamw_torch_fused, adamw_apex_fused, adafactor, sgd",
-                                     Printable(name, 40)));
+    r->Refuse("--optim",
+              fmt::format("'{}' is not modelled; modelled: adamw_torch, adamw_torch_fused, "
+                          "adamw_apex_fused, adamw_torch_8bit, adamw_torch_4bit, bitsandbytes' "
+                          "adamw and lion (adamw_8bit, paged_adamw_32bit, lion_8bit …), adafactor, "
+                          "sgd",
+                          Printable(name, 40)));
   }
+}
+
+// axolotl and ms-swift load models in bf16 and train them so (LLaMA-Factory raises what it trains
+// to fp32, FSDP and DeepSpeed do, too).
+void ReadLoadedType(Reading* r) {
+  Draft& draft = r->draft();
+  const auto is = [&](std::string_view key, std::string_view value) {
+    const std::string* const found = draft.Find(key);
+    return found != nullptr && *found == value;
+  };
+  const bool whole = is("framework", "ddp") && !draft.Has("training.lora_rank");
+  const bool factors = is("training.optimizer", "adafactor") || is("training.optimizer", "muon");
+  if (!whole || factors || !is("training.precision", "bf16")) return;
+  draft.Set("framework_options.model_type_states", true);
+  draft.Assume(
+      "parameters, gradients and the optimizer's state are of bf16, as the model is loaded");
 }
 
 void ReadTrainerKernels(const Sources& sources, Reading* r) {
@@ -412,7 +415,9 @@ void ReadTrainerRules(const Sources& sources, Reading* r) {
     draft.Set("training.offload", std::string(parameters == "cpu" ? "parameters" : "optimizer"));
   }
   ReadAdapters(sources, r);
+  ReadBaseQuantization(r);
   if (sources.trainer) ReadTrainerOptimizer(sources, r);
+  if (sources.hub != nullptr) ReadLoadedType(r);
   ReadTrainerKernels(sources, r);
   ReadTrainerRecompute(sources, fsdp, r);
 }

@@ -213,9 +213,18 @@ constexpr Option kTraining[] = {
     {.name = "optimizer",
      .type = kChoice,
      .fallback = "adam",
-     .choices = "adam|adamw|adafactor|muon|sgd",
+     .choices = "adam|adamw|adafactor|muon|sgd|lion",
      .doc = "With fp32 main parameters; adamw costs what adam does, sgd has momentum.",
      .planned = "lamb"},
+    {.name = "optimizer_states",
+     .type = kChoice,
+     .fallback = "full",
+     .choices = "full|fp32|8bit|4bit|fp8",
+     .doc =
+         "In what moments are kept. full: fp32, or the parameters' type under "
+         "model_type_states; fp32: that in any case, a kernel a tensor (bitsandbytes); by blocks "
+         "with a scale each: 8bit (bitsandbytes, torchao), 4bit and fp8 (torchao)."},
+    {.name = "momentum", .type = kBool, .fallback = "true", .doc = "Whether sgd keeps a momentum."},
     {.name = "offload",
      .type = kChoice,
      .fallback = "none",
@@ -243,11 +252,23 @@ constexpr Option kTraining[] = {
      .max = 65536,
      .doc = "LoRA: the model is frozen, adapters of this rank are trained."},
     {.name = "lora_targets",
-     .type = kChoice,
+     .type = kText,
      .fallback = "all",
-     .choices = "all|attention|qkv|mlp",
-     .doc = "Linear layers with adapters: qkv, projection, fc1 and fc2; the first two; the first; "
-            "the last two."},
+     .doc =
+         "Linear layers with adapters: qkv, projection, fc1 and fc2, joined by +; attention, the "
+         "first two; mlp, the last two; all."},
+    {.name = "base_quantization",
+     .type = kChoice,
+     .fallback = "none",
+     .choices = "none|nf4|fp4|int8",
+     .doc =
+         "With lora_rank: in what the frozen weights of linear layers are kept. nf4, fp4: 4 bits "
+         "and a scale per 64, dequantised before each product (QLoRA); int8: 8 bits and a scale "
+         "a row (LLM.int8)."},
+    {.name = "double_quantization",
+     .type = kBool,
+     .fallback = "false",
+     .doc = "With nf4 and fp4: scales take 8 bits, with one in fp32 per 256 of them."},
     {.name = "packed_len",
      .type = kInteger,
      .min = 1,

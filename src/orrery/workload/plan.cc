@@ -376,14 +376,29 @@ Status CheckHeldUnits(const Plan& plan) {
   return {};
 }
 
+Status CheckOptimizerInBackward(const Plan& plan) {
+  if (!plan.framework.optimizer_in_backward) return {};
+  if (plan.framework.model_type_states && (plan.gathers_units() || plan.updates_in_place()) &&
+      plan.microbatches() == 1 && !plan.framework.clip_gradients) {
+    return {};
+  }
+  return InvalidInput(
+      "framework_options.optimizer_in_backward: gradients are given back one by one where they are "
+      "neither summed over micro-batches nor clipped nor copied to fp32: set model_type_states: "
+      "true, clip_gradients: false and a micro-batch a step ({} here), or leave it out",
+      plan.microbatches());
+}
+
 Status CheckModelTypeStates(const Plan& plan) {
-  if (!plan.framework.model_type_states || !plan.gathers_units()) return {};
-  if (plan.framework.flat_parameters || plan.framework.unit_buffers ||
-      plan.optimizer != Optimizer::kAdam || plan.memory.offload_optimizer ||
+  if (!plan.framework.model_type_states) return {};
+  if (!plan.gathers_units() && !plan.updates_in_place()) return {};
+  const bool flat = plan.framework.flat_parameters || plan.framework.unit_buffers;
+  if ((plan.gathers_units() && flat) || plan.optimizer == Optimizer::kAdafactor ||
+      plan.optimizer == Optimizer::kMuon || plan.memory.offload_optimizer ||
       plan.memory.offload_parameters) {
     return InvalidInput(
-        "framework_options.model_type_states: built for FSDP2's shards on the device and Adam; "
-        "leave it out");
+        "framework_options.model_type_states: built for FSDP2's shards or none, on the device, and "
+        "for adam, lion and sgd; leave it out");
   }
   return {};
 }
@@ -423,11 +438,12 @@ Status CheckReshard(const Model& model, const Plan& plan) {
 
 Status CheckSharding(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckReshard(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckModelTypeStates(plan));
+  ORRERY_RETURN_IF_ERROR(CheckOptimizerInBackward(plan));
   if (plan.memory.sharding < Sharding::kZero2) return {};
   const std::string_view name = plan.memory.sharding == Sharding::kZero2 ? "zero2" : "zero3";
   if (plan.parallel.pp > 1) ORRERY_RETURN_IF_ERROR(CheckUnitsOverStages(model, plan, name));
   ORRERY_RETURN_IF_ERROR(CheckHeldUnits(plan));
-  ORRERY_RETURN_IF_ERROR(CheckModelTypeStates(plan));
   if (plan.replicas() == 1) {
     return InvalidInput(
         "training.sharding: {} needs at least 2 data-parallel ranks to shard over, not 1; use none",
@@ -495,6 +511,7 @@ constexpr std::array<std::string_view, 8> kOffloadNames = {
     "mlp_norm",  "expert_fc1", "moe_act",   "fused_group_mlp"};
 constexpr std::array<std::string_view, 5> kBf16Names = {"attention", "expert_latent", "mtp",
                                                         "experts", "mlp"};
+constexpr std::array<std::string_view, 4> kLoraNames = {"qkv", "projection", "fc1", "fc2"};
 constexpr std::array<std::string_view, 5> kScopeNames = {"attn", "mlp", "moe_router",
                                                          "moe_preprocess", "mamba"};
 
@@ -540,6 +557,19 @@ Result<std::uint8_t> ParseBf16Modules(std::string_view text) {
   return ParseBits(text, "module kept in bf16", kBf16Names);
 }
 std::string Bf16ModulesText(std::uint8_t modules) { return BitsText(modules, kBf16Names); }
+
+Result<std::uint8_t> ParseLoraTargets(std::string_view text) {
+  if (text == "all") return kLoraAll;
+  if (text == "attention") return std::uint8_t{kLoraQkv | kLoraProjection};
+  if (text == "mlp") return std::uint8_t{kLoraFc1 | kLoraFc2};
+  return ParseBits(text, "target of adapters", kLoraNames);
+}
+std::string LoraTargetsText(std::uint8_t targets) {
+  if (targets == kLoraAll) return "all";
+  if (targets == (kLoraQkv | kLoraProjection)) return "attention";
+  if (targets == (kLoraFc1 | kLoraFc2)) return "mlp";
+  return BitsText(targets, kLoraNames);
+}
 
 Result<std::uint8_t> ParseGraphScope(std::string_view text) {
   return ParseBits(text, "part of a layer", kScopeNames);

@@ -111,7 +111,9 @@ inline constexpr int kReshardAll = 0, kKeepGathered = -1;
 enum class Reducer : std::uint8_t { kBuffer, kDdp, kDeepSpeed };
 // What turns gradients into updates (generators/sharding/optimizer.h). kAdam stands for AdamW too:
 // the decay is in the same kernels.
-enum class Optimizer : std::uint8_t { kAdam, kAdafactor, kMuon, kSgd };
+enum class Optimizer : std::uint8_t { kAdam, kAdafactor, kMuon, kSgd, kLion };
+// In what its moments are kept (generators/sharding/optimizer.h).
+enum class OptimizerStates : std::uint8_t { kFull, kFp32, k8bit, k4bit, kFp8 };
 // What is captured as CUDA graphs: nothing; each layer's forward and backward; the iteration.
 enum class CudaGraphs : std::uint8_t { kNone, kLayers, kIteration };
 // With kLayers, the parts of a layer that are captured, as bits (Megatron's cuda_graph_scope).
@@ -126,6 +128,8 @@ enum GraphPart : std::uint8_t {
 // Linear layers that have adapters beside them (generators/layers/lora.h); a set.
 enum LoraTarget : std::uint8_t { kLoraQkv = 1, kLoraProjection = 2, kLoraFc1 = 4, kLoraFc2 = 8 };
 inline constexpr std::uint8_t kLoraAll = 15;
+// How the frozen weights of linear layers are kept (generators/layers/quantized.h).
+enum class BaseWeights : std::uint8_t { kModelType, kInt8, kNf4, kFp4 };
 enum class Precision : std::uint8_t { kBf16, kFp16, kFp32 };
 // How tokens come to the ranks of their experts (generators/experts/experts.h).
 enum class Dispatcher : std::uint8_t { kAllGather, kAllToAll, kDeepEp, kHybridEp };
@@ -188,6 +192,9 @@ std::string OffloadModulesText(std::uint8_t modules);
 // "attention+mtp", or "none": bits of Bf16Module.
 Result<std::uint8_t> ParseBf16Modules(std::string_view text);
 std::string Bf16ModulesText(std::uint8_t modules);
+// "all", "attention", "mlp", or "qkv+fc1": bits of LoraTarget.
+Result<std::uint8_t> ParseLoraTargets(std::string_view text);
+std::string LoraTargetsText(std::uint8_t targets);
 // What graphs of layers capture, as bits: "attn+moe_router".
 Result<std::uint8_t> ParseGraphScope(std::string_view text);
 std::string GraphScopeText(std::uint8_t scope);
@@ -279,6 +286,8 @@ struct ExpertPlan {
 struct Adapters {
   int rank = 0;
   std::uint8_t targets = kLoraAll;
+  BaseWeights base = BaseWeights::kModelType;
+  bool double_quantization = false;  // scales of 4 bits in 8 bits themselves
 };
 
 // What the framework does, resolved from its version's defaults and the job's framework_options
@@ -325,6 +334,8 @@ struct Plan {
   ExpertPlan experts;
   Adapters lora;
   Optimizer optimizer = Optimizer::kAdam;
+  OptimizerStates optimizer_states = OptimizerStates::kFull;
+  bool momentum = true;  // of kSgd
   FrameworkBehaviour framework;
 
   // Whether chunks lie in V shape, the model's end on the first stage.
@@ -349,6 +360,11 @@ struct Plan {
     return memory.sharding != Sharding::kNone &&
            (memory.sharding == Sharding::kZero1 || framework.reducer == Reducer::kDeepSpeed ||
             framework.flat_parameters);
+  }
+  // Whether parameters, gradients and optimizer's state are all of the model's type on every rank.
+  bool updates_in_place() const {
+    return framework.model_type_states && memory.sharding == Sharding::kNone &&
+           precision.type != Precision::kFp32;
   }
   // Whether those units stay gathered for the whole step: over stages, or as told.
   bool keeps_units() const { return gathers_units() && (parallel.pp > 1 || framework.hold_units); }

@@ -70,6 +70,45 @@ Status CheckShardedLora(const Plan& plan) {
   return {};
 }
 
+// Frozen weights in 4 and 8 bits.
+Status CheckQuantized(const Model& model, const Plan& plan) {
+  const BaseWeights base = plan.lora.base;
+  if (plan.framework.nf4_tensor && base != BaseWeights::kNf4 && plan.lora.rank > 0) {
+    return InvalidInput(
+        "framework_options.nf4_tensor: torchao's tensor is of nf4; set training.base_quantization: "
+        "nf4 or leave it out");
+  }
+  if (plan.lora.double_quantization && base != BaseWeights::kNf4 && base != BaseWeights::kFp4) {
+    return InvalidInput(
+        "training.double_quantization: is of the scales of 4-bit weights; set "
+        "training.base_quantization: nf4 or fp4, or leave it out");
+  }
+  if (base == BaseWeights::kModelType) return {};
+  const auto refuse = [](std::string_view why, std::string_view remedy) {
+    return InvalidInput("training.base_quantization: {}; {}", why, remedy);
+  };
+  if (plan.lora.rank == 0) {
+    return refuse("weights that are trained are not quantised, frozen ones are",
+                  "set training.lora_rank or leave it out");
+  }
+  if (plan.precision.low != LowPrecision::kNone) {
+    return refuse("weights are multiplied in the parameters' type", "use training.precision: bf16");
+  }
+  if (plan.parallel.tp > 1) {
+    return refuse(fmt::format("blocks of scales are not split over tp {}", plan.parallel.tp),
+                  "use tp 1");
+  }
+  if (model.mtp_layers > 0) {
+    return refuse("modules that predict further tokens stay as they are",
+                  "use model.mtp_layers: 0");
+  }
+  if (base == BaseWeights::kInt8 && SplitsUnits(plan)) {
+    return refuse("int8 weights and their scales are not sharded by any framework",
+                  "use nf4 or fp4, or sharding: none or zero1");
+  }
+  return {};
+}
+
 bool HasAdapters(const Plan& plan, std::uint8_t kind) {
   const bool mixes = (kind & kNoMixer) == 0;
   const bool dense = (kind & (kNoFeedForward | kExpertLayer)) == 0;
@@ -78,6 +117,7 @@ bool HasAdapters(const Plan& plan, std::uint8_t kind) {
 }
 
 Status CheckLora(const Model& model, const Plan& plan) {
+  ORRERY_RETURN_IF_ERROR(CheckQuantized(model, plan));
   if (plan.lora.rank == 0) return {};
   if (plan.lora.rank < 0 || plan.lora.rank > 65536) {
     return InvalidInput("training.lora_rank: {} is outside 1 … 65536", plan.lora.rank);
@@ -137,10 +177,6 @@ Status CheckEncoderDecoder(const Model& model, const Plan& plan) {
   }
   if (plan.batch.packed_len > 0 && plan.batch.packed_len < plan.batch.seq_len) {
     return refuse("training.packed_len", "whose sequences are not packed here", "leave it out");
-  }
-  if (plan.lora.rank > 0) {
-    return refuse("training.lora_rank", "and adapters of cross attention are not built",
-                  "train all weights");
   }
   const std::int64_t tokens = model.encoder_tokens(plan.batch.seq_len);
   if (plan.parallel.sequence_parallel && tokens % plan.parallel.tp != 0) {
@@ -264,8 +300,28 @@ Status CheckAdafactor(const Model& model, const Plan& plan) {
   return {};
 }
 
+Status CheckOptimizerStates(const Plan& plan) {
+  if (plan.optimizer_states == OptimizerStates::kFull) return {};
+  if (plan.optimizer == Optimizer::kAdafactor || plan.optimizer == Optimizer::kMuon) {
+    return InvalidInput(
+        "training.optimizer_states: 8 and 4 bits are built for adam, lion and sgd; use full, or "
+        "optimizer: adamw");
+  }
+  if (plan.optimizer == Optimizer::kSgd && !plan.momentum) {
+    return InvalidInput("training.optimizer_states: sgd without momentum has none; leave it out");
+  }
+  if (!plan.memory.offload_optimizer) return {};
+  return InvalidInput(
+      "training.optimizer_states: the CPU's optimizer keeps fp32; leave it out, or "
+      "training.offload");
+}
+
 Status CheckOptimizer(const Model& model, const Plan& plan) {
-  if (plan.optimizer == Optimizer::kAdam || plan.optimizer == Optimizer::kSgd) return {};
+  ORRERY_RETURN_IF_ERROR(CheckOptimizerStates(plan));
+  if (plan.optimizer == Optimizer::kAdam || plan.optimizer == Optimizer::kSgd ||
+      plan.optimizer == Optimizer::kLion) {
+    return {};
+  }
   if (plan.optimizer == Optimizer::kAdafactor) return CheckAdafactor(model, plan);
   const bool layer_wise = plan.memory.sharding == Sharding::kZero1 && !plan.hybrid();
   if (plan.memory.sharding != Sharding::kNone && !layer_wise) {
@@ -305,7 +361,7 @@ Status CheckDdp(const Model& model, const Plan& plan) {
     return refuse("training.sharding", "shards nothing",
                   "set sharding: none, or use framework: fsdp");
   }
-  if (!Ordinary(model)) {
+  if (!Ordinary(model) && plan.lora.rank == 0) {  // what is frozen has no gradients
     return refuse("model",
                   "is built for ordinary layers, not for experts, latent attention and Mamba",
                   "use framework: fsdp or megatron");

@@ -56,8 +56,13 @@ bool WithListGathers(const Plan& plan) {
 }
 bool WithHeldUnits(const Plan& plan) { return plan.gathers_units() && plan.framework.hold_units; }
 bool WithModelTypeStates(const Plan& plan) {
-  return plan.gathers_units() && plan.framework.model_type_states;
+  return (plan.gathers_units() || plan.updates_in_place()) && plan.framework.model_type_states;
 }
+bool WithNf4Tensor(const Plan& plan) { return plan.lora.base == BaseWeights::kNf4; }
+bool WithEmbeddingStates(const Plan& plan) {
+  return plan.optimizer_states != OptimizerStates::kFull && plan.lora.rank == 0;
+}
+bool WithOptimizerInBackward(const Plan& plan) { return plan.framework.optimizer_in_backward; }
 bool WithUnitBuffers(const Plan& plan) {
   return plan.gathers_units() && plan.framework.unit_buffers;
 }

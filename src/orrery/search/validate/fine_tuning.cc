@@ -34,7 +34,7 @@ void MapTask(const Mapping& m) {
   if (task != "lora") return;
   const std::string targets = m.release.Text("lora_targets");
   plan.lora.rank = static_cast<int>(m.release.Integer("lora_rank"));
-  plan.lora.targets = job::Choose(job::kLoraTargets, targets);
+  plan.lora.targets = *workload::ParseLoraTargets(targets);
   if (!m.release.Bool("fused_cross_entropy")) plan.framework.fused_cross_entropy = false;
   m.Assume("task=lora: adapters of rank {} beside {} (the recipes')", plan.lora.rank, targets);
 }

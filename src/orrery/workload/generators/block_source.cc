@@ -10,10 +10,10 @@
 #include "orrery/workload/generators/layers/embedding_and_head.h"
 #include "orrery/workload/generators/layers/fills.h"
 #include "orrery/workload/generators/layers/layer.h"
-#include "orrery/workload/generators/layers/lora.h"
 #include "orrery/workload/generators/layers/mtp.h"
 #include "orrery/workload/generators/layers/offload.h"
 #include "orrery/workload/generators/layers/precision.h"
+#include "orrery/workload/generators/layers/quantized.h"
 #include "orrery/workload/generators/layers/split_backward.h"
 #include "orrery/workload/generators/schedules/exchange.h"
 #include "orrery/workload/generators/sharding/optimizer.h"
@@ -272,7 +272,7 @@ graph::Block BlockCache::BuildStep(const BlockKey& key) {
     case BlockKind::kCopyOutTensors:
       return CopyOutTensors(s, a, b, &names_);
     case BlockKind::kFrozenMemory:
-      return FrozenMemory(s, a, &names_);
+      return FrozenMemory(s, a, b, c, &names_);
     case BlockKind::kFactorMeans:
       return FactorMeans(a < 0 ? s : OfKind(s, a), a < 0, &names_);
     case BlockKind::kStatic:

@@ -52,7 +52,7 @@ enum class BlockKind : std::uint8_t {
   kOffloadEnd,          // kind
   kReloadBegin,         // kind
   kReloadEnd,
-  kFrozenMemory,   // elements
+  kFrozenMemory,   // elements; quantised: bytes of codes, of scales
   kOrthogonalise,  // layer kind; of its matrices, of its experts': how many; -1: all
   kFactorMeans,    // layer kind; -1: the root unit's
   kLayerData,      // kind

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "orrery/workload/generators/layers/precision.h"
+#include "orrery/workload/generators/layers/quantized.h"
 #include "orrery/workload/generators/sharding/optimizer.h"
 #include "orrery/workload/generators/sharding/reduce_and_update.h"
 #include "orrery/workload/generators/sharding/tensor_gradients.h"
@@ -484,22 +485,26 @@ void ProgramWriter::ForwardGathering(Chunk* chunk, int index, int microbatch) {
   ForwardUnits(*chunk, index, from, units - 1, microbatch);
 }
 
-// Elements of the layers, tables and norms of this rank that are not trained.
-std::int64_t ProgramWriter::Frozen() const {
+// The memory of the layers, tables and norms of this rank, which are not trained.
+BlockId ProgramWriter::Frozen() const {
   const Shape& s = *job_.shape;
   std::int64_t sum = 0;
+  PackedWeights packed;
   const auto add = [&sum](const std::vector<std::int64_t>& tensors) {
     for (const std::int64_t n : tensors) sum += n;
   };
   for (const Chunk& chunk : chunks_) {
     for (const Kind kind : chunk.parts.kinds) {
-      add(LayerParameters(OfKind(s, kind)));
-      add(ExpertParameters(OfKind(s, kind)));
+      const Shape layer = OfKind(s, kind);
+      add(LayerParameters(layer));
+      add(ExpertParameters(layer));
+      packed = packed + PackedOf(layer) + PackedExperts(layer);
     }
     if (chunk.parts.embedding) add(EmbeddingParameters(s));
     if (chunk.parts.head) add(HeadParameters(s, !s.tied || chunk.parts.copies_embedding));
   }
-  return sum;
+  return job_.blocks->Get(BlockKind::kFrozenMemory, sum - packed.elements, packed.codes,
+                          packed.scales);
 }
 
 std::int64_t ProgramWriter::StepFlags() const {
@@ -514,12 +519,18 @@ std::int64_t ProgramWriter::StepFlags() const {
       CountLayer(OfKind(*job_.shape, kind), &counts);
     }
     if (job_.shape->frozen()) continue;
-    if (chunk.parts.embedding) CountTensors(*job_.shape, EmbeddingParameters(*job_.shape), &counts);
+    if (chunk.parts.embedding) {
+      CountTensors(*job_.shape, EmbeddingParameters(*job_.shape), &counts);
+      counts.full += FullStates(*job_.shape);
+    }
     if (chunk.parts.head) {
       CountTensors(*job_.shape,
                    HeadParameters(*job_.shape, !job_.shape->tied || chunk.parts.copies_embedding),
                    &counts);
     }
+  }
+  if (job_.shape->optimizer_states != OptimizerStates::kFull && plan().shards_are_flat()) {
+    counts = {.tensors = 1};  // the shard
   }
   if (job_.layer_wise()) {  // dealt out as the matrices are
     const std::int64_t ranks = plan().shard_ranks();
@@ -537,7 +548,7 @@ void ProgramWriter::Begin() {
   out_->prologue.push_back({.block = job_.blocks->Get(BlockKind::kStatic, total - alone, shard(),
                                                       job_.norm_group, flags)});
   if (job_.shape->frozen()) {
-    out_->prologue.push_back({.block = job_.blocks->Get(BlockKind::kFrozenMemory, Frozen())});
+    out_->prologue.push_back({.block = Frozen()});
   }
   if (const std::int64_t held = plan().keeps_units() ? UnreducedGradients() : 0; held > 0) {
     out_->prologue.push_back({.block = job_.blocks->Get(BlockKind::kHoldGradients, held, 0, 1)});

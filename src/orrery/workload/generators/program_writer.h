@@ -127,7 +127,7 @@ class ProgramWriter {
   void ForwardGathering(Chunk* chunk, int index, int microbatch);
   void Gather(Chunk* chunk, std::size_t upto);
   void WaitGather(Chunk* chunk);
-  std::int64_t Frozen() const;
+  BlockId Frozen() const;
   std::int64_t StepFlags() const;  // of kStatic and kOptimizer
   BlockId LayerBlock(bool forward, Kind kind, bool linked, int layer, std::uint8_t places = 0);
   // Whether a layer's experts have a load of their own.

@@ -160,6 +160,11 @@ void SetSharding(const Plan& plan, Shape* s) {
   s->sharded = plan.gathers_units() && !s->keeps_units;
   s->reshards = plan.memory.sharding == Sharding::kZero3 && plan.memory.reshard != kKeepGathered;
   if (framework.model_type_states && plan.gathers_units()) s->state_bytes = s->element_bytes;
+  if (plan.updates_in_place()) {
+    s->updates_in_place = true;
+    s->state_bytes = s->gradient_bytes = s->element_bytes;
+    s->gradient_dtype = s->dtype;
+  }
   s->reshard_ranks = s->sharded && s->reshards ? plan.memory.reshard : 0;
   const bool ahead = s->sharded && s->reshards && framework.prefetch;
   s->limits_gathers = ahead && framework.gather_limit == GatherLimit::kHost;
@@ -171,6 +176,8 @@ void SetSharding(const Plan& plan, Shape* s) {
 void SetStep(const Plan& plan, Shape* s) {
   const FrameworkBehaviour& framework = plan.framework;
   s->optimizer = plan.optimizer;
+  s->optimizer_states = plan.optimizer_states;
+  s->momentum = plan.momentum;
   s->whole_moments = plan.optimizer == Optimizer::kAdafactor && plan.shards_are_flat();
   if (framework.reducer == Reducer::kDeepSpeed) {
     s->contiguous_elements = framework.bucket_elements * (framework.overlap_grad_reduce ? 2 : 1);
@@ -205,6 +212,8 @@ void SetFramework(const Plan& plan, Shape* s) {
   f.converted_gradients &= !s->separate_gradients() && s->gradient_dtype != s->dtype;
   f.bucket_views &= f.reducer == Reducer::kDdp;
   f.adam_loop &= !f.fused_adam;
+  f.nf4_tensor &= s->base_weights == BaseWeights::kNf4;
+  f.fp32_embedding_states &= s->optimizer_states != OptimizerStates::kFull && !s->frozen();
 }
 
 // Nothing of the layer runs again.
@@ -321,6 +330,9 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   SetStep(plan, &s);
   s.lora_rank = plan.lora.rank;
   s.lora_targets = plan.lora.rank > 0 ? plan.lora.targets : std::uint8_t{0};
+  s.base_weights = plan.lora.base;
+  s.double_quantization = plan.lora.double_quantization ||
+                          (s.base_weights == BaseWeights::kNf4 && plan.framework.nf4_tensor);
   s.packed_len = plan.batch.packed_len < plan.batch.seq_len ? plan.batch.packed_len : 0;
   SetFramework(plan, &s);
   if (s.recompute == Recompute::kFull) s.kept = KeptBy(plan, s);
@@ -351,6 +363,8 @@ std::uint64_t Hash(const Shape& s) {
       .Add(s.turns)
       .Add(s.borrows_keys)
       .Add(s.layer_embedding)
+      .Add(s.base_weights)
+      .Add(s.optimizer_states)
       .Add(s.sizes.size());
   for (const LayerSizes& own : s.sizes) {
     h.Add(own.heads.queries).Add(own.heads.keys).Add(own.heads.dim).Add(own.ffn_hidden);

@@ -93,8 +93,14 @@ struct Shape {
   bool keeps_units = false;
   std::int64_t lora_rank = 0;  // above 0: the model itself is frozen
   std::uint8_t lora_targets = 0;
+  BaseWeights base_weights = BaseWeights::kModelType;
+  bool double_quantization = false;
   std::int64_t packed_len = 0;
   Optimizer optimizer = Optimizer::kAdam;
+  OptimizerStates optimizer_states = OptimizerStates::kFull;
+  bool momentum = true;
+  // Without sharding: parameters, gradients and the optimizer's state all in the model's type.
+  bool updates_in_place = false;
   bool whole_moments = false;            // Adafactor's, of flat shards
   std::int64_t contiguous_elements = 0;  // of DeepSpeed's contiguous buffers, all of them together
   bool adds_gradients = false;           // under DDP, of a block: a micro-batch but the first
@@ -140,7 +146,7 @@ struct Shape {
   bool gemm_adds() const { return framework.fused_weight_gradient && !separate_gradients(); }
   // Parameters in fp32, cast where they are used (torch.autocast).
   bool autocasts() const {
-    return framework.reducer == Reducer::kDdp && dtype != graph::DType::kFp32;
+    return framework.reducer == Reducer::kDdp && dtype != graph::DType::kFp32 && !updates_in_place;
   }
   bool in_group(GroupPlace place) const { return (group & place) != 0; }
   std::int64_t tokens() const { return seq * batch; }

@@ -31,9 +31,10 @@ Buffer EncoderOutput(const Shape& encoder, BlockWriter* w) {
 Buffer EncoderGradient(const Shape& encoder, BlockWriter* w) {
   return Saved(w, kEncoderGradient, "encoder.output.gradient", encoder.local_bytes());
 }
-// Frames, and both convolutions' outputs before and behind their function.
+// Frames, and both convolutions' outputs before and behind their function; frozen, nothing is kept.
 Buffer Frames(const Shape& s, BlockWriter* w) {
-  const std::int64_t each = s.frame_values * kStride + (2 * kStride + 1) * s.hidden;
+  const std::int64_t each =
+      s.frozen() ? 0 : s.frame_values * kStride + (2 * kStride + 1) * s.hidden;
   return Saved(w, kFrames, "frames", s.tokens() * each * s.element_bytes);
 }
 
@@ -50,7 +51,7 @@ void Convolution(const Shape& s, BlockWriter* w, std::string_view name, std::int
                  std::int64_t in, Pass pass, bool data) {
   const std::int64_t k = kTaps * in;
   const auto product = [&](std::int64_t m, std::int64_t n, std::int64_t inner, GemmLayout layout) {
-    WriteGemm(s, w, name, {.m = m, .n = n, .k = inner, .dtype = s.dtype, .layout = layout});
+    WriteGemm(InBf16(s), w, name, {.m = m, .n = n, .k = inner, .dtype = s.dtype, .layout = layout});
   };
   if (pass == Pass::kForward) return product(positions, s.hidden, k, GemmLayout::kNT);
   if (data) product(positions, k, s.hidden, GemmLayout::kNN);
@@ -83,6 +84,7 @@ void FramesBackward(const Shape& s, BlockWriter* w) {
   const std::int64_t e = s.element_bytes, frames = s.tokens() * kStride;
   const Pass pass = Pass::kBackward;
   w->Module("embedding.frames");
+  if (s.frozen()) return w->Free(Frames(s, w));
   w->Kernel("gelu", Elementwise(s, MemoryOp::kGelu, s.tokens(), s.hidden, 2 * e, e, pass));
   Convolution(s, w, "conv2", s.tokens(), s.hidden, pass, true);
   w->Kernel("gelu", Elementwise(s, MemoryOp::kGelu, frames, s.hidden, 2 * e, e, pass));

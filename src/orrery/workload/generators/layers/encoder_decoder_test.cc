@@ -172,10 +172,48 @@ TEST(EncoderDecoder, WhatTheyAreNotBuiltForIsRefused) {
   Plan p = OneEncoder();
   p.parallel.pp = 2;
   EXPECT_TRUE(Validate(Words(), p).message().starts_with("parallel.pp: small is an encoder and"));
-  p = OneEncoder();
+}
+
+// Adapters of rank 8 beside cross attention, too: queries 8·(256 + 384), keys and values, of the
+// encoder's tokens, 8·(256 + 768), the projection 8·(384 + 256).
+TEST(EncoderDecoder, Adapters) {
+  Plan p = OneEncoder();
   p.lora.rank = 8;
-  p.lora.targets = kLoraAll;
-  EXPECT_TRUE(Validate(Words(), p).message().starts_with("training.lora_rank: small is an"));
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+    p.memory.recompute = recompute;
+    for (const Model& model : {Words(), Sound()}) {
+      const graph::Graph g = Make(model, p);
+      const Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
+      EXPECT_TRUE(verified.ok()) << verified.message();
+    }
+  }
+  p.memory.recompute = Recompute::kNone;
+  const graph::Graph g = Make(Words(), p);
+  // Attention's own are 8·(256 + 1,152) and 8·(384 + 256), the feed-forward's 2·8·(256 + 1,024).
+  const std::int64_t own = 8 * (256 + 1152 + 384 + 256) + 16 * (256 + 1024);
+  const std::int64_t cross_query = 8 * (256 + 384), cross_keys = 8 * (256 + 768);
+  std::int64_t trained = 0;
+  for (const graph::Buffer& b : FindBlock(g, "static").buffers) {
+    if (g.name(b.name) == "parameters") trained += b.bytes / 2;
+  }
+  EXPECT_EQ(trained, 5 * own + 3 * (2 * cross_query + cross_keys));
+  const auto flops = [](const graph::Block& block) { return GemmFlops(block); };
+  const double more = Sum(g, graph::Pass::kBackward, flops) - Sum(g, graph::Pass::kForward, flops);
+  // Backward has no second product of the frozen weights, but two of each adapter; unfused
+  // attention, of encoder and decoder alone, four products for two.
+  const double e = kEncoder, d = kDecoder;
+  const double adapters =
+      2.0 * 4 *
+      (2 * e * static_cast<double>(own) + 3 * d * static_cast<double>(own) +
+       3 * d * 2 * static_cast<double>(cross_query) + 3 * e * static_cast<double>(cross_keys));
+  const double attention = 2 * 2.0 * 4 * 384 * (2 * e * e + 3 * d * d);
+  EXPECT_EQ(more, adapters + attention);
+  // Conv1 and conv2 of a frozen encoder have no backward pass.
+  const graph::Graph sound = Make(Sound(), p);
+  for (const graph::Block& block : sound.blocks) {
+    if (block.pass != graph::Pass::kBackward) continue;
+    EXPECT_EQ(Operations(sound, block).find("conv"), std::string::npos);
+  }
 }
 
 }  // namespace

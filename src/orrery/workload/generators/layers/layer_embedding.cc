@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/layers/layer_embedding.h"
 
 #include "orrery/workload/generators/layers/layer_ops.h"
+#include "orrery/workload/generators/layers/precision.h"
 
 namespace orrery::workload {
 
@@ -39,7 +40,7 @@ void LayerEmbeddingsForward(const Shape& s, BlockWriter* w) {
       s, w, s.sequence_parallel ? "reduce_scatter" : "all_reduce",
       s.sequence_parallel ? graph::Collective::kReduceScatter : graph::Collective::kAllReduce,
       s.tokens() * Width(s) * e, s.dtype);
-  DenseForward(s, w, "projection", s.hidden, Width(s));
+  DenseForward(InBf16(s), w, "projection", s.hidden, Width(s));
   w->Kernel("norm", Elementwise(s, MemoryOp::kRmsNorm, s.local_tokens() * s.layer_embeddings,
                                 s.layer_embedding, e, e, pass));
   w->Kernel("add", Elementwise(s, MemoryOp::kAdd, s.local_tokens(), Width(s), 2 * e, e, pass));
@@ -55,7 +56,7 @@ void LayerEmbeddingsBackward(const Shape& s, BlockWriter* w) {
   w->Kernel("norm", Elementwise(s, MemoryOp::kRmsNorm, s.local_tokens() * s.layer_embeddings,
                                 s.layer_embedding, 2 * e, e, pass));
   AccumulateGradient(s, w, "weight_gradient", s.layer_embedding);
-  DenseBackward(s, w, "projection", s.hidden, Width(s));
+  DenseBackward(InBf16(s), w, "projection", s.hidden, Width(s));
   w->Free(gradient);
   w->Free(Projected(s, w));
   if (!s.frozen()) {

@@ -2,6 +2,7 @@
 
 #include "orrery/workload/generators/layers/lora.h"
 #include "orrery/workload/generators/layers/precision.h"
+#include "orrery/workload/generators/layers/quantized.h"
 #include "orrery/workload/generators/layers/torch_layers.h"
 #include "orrery/workload/generators/layers/tp_overlap.h"
 #include "orrery/workload/generators/sharding/tensor_gradients.h"
@@ -178,8 +179,9 @@ void WriteGemm(const Shape& s, BlockWriter* w, std::string_view name, Gemm gemm)
   if (weights && s.frozen()) return;
   gemm.accumulate = weights && s.gemm_adds();
   gemm.out_dtype = gemm.accumulate ? s.gradient_dtype : s.dtype;
+  if (!weights) return MultiplyByWeight(s, w, name, gemm);
   w->Kernel(name, gemm);
-  if (!weights || s.gemm_adds()) return;
+  if (s.gemm_adds()) return;
   AccumulateGradient(s, w, "weight_gradient", gemm.batch * gemm.m * gemm.n);
 }
 
@@ -238,7 +240,7 @@ void ColumnForward(const Shape& s, BlockWriter* w, std::string_view name, std::i
     TpCollective(s, w, "all_gather", Collective::kAllGather, bytes, WireType(s));
   }
   CastWeight(s, w, in, out);
-  w->Kernel(name, Forward(s, in, out));
+  MultiplyByWeight(s, w, name, Forward(s, in, out));
   if (Adapts(s, name)) AdapterForward(s, w, in, out, Split::kColumns);
   w->Free(gathered);
 }
@@ -261,7 +263,7 @@ void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
     w->Comm("all_gather", Async(Collective::kAllGather, saved, WireType(s), kGatherEvent));
   }
   w->Alloc(gradient);
-  w->Kernel(name, DataGradient(s, in, out));
+  MultiplyByWeight(s, w, name, DataGradient(s, in, out));
   if (gathers) w->Wait("all_gather", kGatherEvent);
   if (Adapts(s, name)) AdapterBackward(s, w, in, out, Split::kColumns);
   const graph::Buffer scattered = w->Temporary("scattered", s.sequence_parallel ? bytes / s.tp : 0);
@@ -292,14 +294,14 @@ void DenseForward(const Shape& s, BlockWriter* w, std::string_view name, std::in
   CastWeight(s, w, in, out);
   Gemm product = Forward(s, in, out);
   product.m = s.local_tokens();
-  w->Kernel(name, product);
+  MultiplyByWeight(s, w, name, product);
 }
 
 void DenseBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
                    std::int64_t out) {
   Gemm product = DataGradient(s, in, out);
   product.m = s.local_tokens();
-  w->Kernel(name, product);
+  MultiplyByWeight(s, w, name, product);
   if (s.frozen()) return;
   product = WeightGradient(s, in, out);
   product.k = s.local_tokens();
@@ -312,7 +314,7 @@ void RowForward(const Shape& s, BlockWriter* w, std::string_view name, std::int6
   CastOperand(s, w, "cast", s.tokens(), in, Pass::kForward);
   CastWeight(s, w, in, out);
   if (Pipelines(s, name)) return MultiplyAndReduce(s, w, name, Forward(s, in, out));
-  w->Kernel(name, Forward(s, in, out));
+  MultiplyByWeight(s, w, name, Forward(s, in, out));
   TpCollective(s, w, s.sequence_parallel ? "reduce_scatter" : "all_reduce",
                s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce,
                s.tokens() * out * s.element_bytes, s.dtype);
@@ -337,7 +339,7 @@ void RowBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int
     if (s.sequence_parallel) {
       TpCollective(s, w, "all_gather", Collective::kAllGather, (both ? 2 : 1) * bytes, WireType(s));
     }
-    w->Kernel(name, DataGradient(s, in, out));
+    MultiplyByWeight(s, w, name, DataGradient(s, in, out));
   }
   WriteWeightGradient(s, w, name, in, out);
   if (Adapts(s, name)) AdapterBackward(s, w, in, out, Split::kRows);

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "orrery/workload/generators/layers/encoder_decoder.h"
 #include "orrery/workload/generators/layers/layer_ops.h"
 #include "orrery/workload/generators/sharding/tensor_gradients.h"
 
@@ -33,11 +34,14 @@ bool Attends(const Shape& s) { return s.attends; }
 bool IsMamba(const Shape& s) { return s.mamba.heads > 0; }
 bool IsDense(const Shape& s) { return s.feeds_forward && s.experts.count == 0; }
 bool CompressesQueries(const Shape& s) { return s.attends && s.latent.q_rank > 0; }
+bool Crosses(const Shape& s) { return s.crosses; }
 bool ProjectsUp(const Shape& s) { return IsLatent(s) || QueriesAlone(s); }
 // Latent attention has, in place of qkv, projections down to its ranks and up to the heads; a Mamba
-// layer one into its inner width and one out of it.
+// layer one into its inner width and one out of it; cross attention its own, keys and values of the
+// encoder's tokens.
+constexpr std::string_view kCrossKeyValue = "cross_key_value";
 // clang-format off
-constexpr std::array<Target, 11> kTargets = {{
+constexpr std::array<Target, 14> kTargets = {{
     {"qkv", kLoraQkv, Split::kColumns, Hidden,
      [](const Shape& s) { return s.qkv(); }, IsPlain},
     {"q_down", kLoraQkv, Split::kWhole, Hidden,
@@ -54,6 +58,12 @@ constexpr std::array<Target, 11> kTargets = {{
      [](const Shape& s) { return s.heads * (s.latent.nope_dim + s.latent.v_dim); }, IsLatent},
     {"projection", kLoraProjection, Split::kRows,
      [](const Shape& s) { return s.context(); }, Hidden, Attends},
+    {"cross_query", kLoraQkv, Split::kColumns, Hidden,
+     [](const Shape& s) { return s.query(); }, Crosses},
+    {kCrossKeyValue, kLoraQkv, Split::kColumns, Hidden,
+     [](const Shape& s) { return 2 * s.key_value(); }, Crosses},
+    {"cross_projection", kLoraProjection, Split::kRows,
+     [](const Shape& s) { return s.context(); }, Hidden, Crosses},
     {"in_projection", kLoraQkv, Split::kColumns, Hidden,
      [](const Shape& s) { return s.mamba.projected(); }, IsMamba},
     {"out_projection", kLoraProjection, Split::kRows,
@@ -171,15 +181,11 @@ std::int64_t WholeAdapterParameters(const Shape& s) {
 
 std::int64_t AdapterSavedBytes(const Shape& s) {
   std::int64_t bytes = 0;
-  for (const Target& t : kTargets) bytes += Chosen(s, t) ? InnerBytes(s, t.split) : 0;
+  for (const Target& t : kTargets) {
+    if (!Chosen(s, t)) continue;
+    bytes += InnerBytes(t.layer == kCrossKeyValue ? EncoderShape(s) : s, t.split);
+  }
   return s.frozen() ? bytes : 0;
-}
-
-graph::Block FrozenMemory(const Shape& s, std::int64_t elements, Names* names) {
-  BlockWriter w(names, "frozen", Pass::kOptimizer);
-  w.Alloc(w.Named(20, "frozen_parameters", elements * s.element_bytes,
-                  graph::MemoryKind::kParameter, graph::Lifetime::kForever));
-  return w.Finish();
 }
 
 }  // namespace orrery::workload

@@ -38,7 +38,4 @@ std::vector<std::int64_t> AdapterParameters(const Shape& s);
 std::int64_t WholeAdapterParameters(const Shape& s);
 std::int64_t AdapterSavedBytes(const Shape& s);
 
-// Memory of what is frozen.
-graph::Block FrozenMemory(const Shape& s, std::int64_t elements, Names* names);
-
 }  // namespace orrery::workload

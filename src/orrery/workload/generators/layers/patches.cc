@@ -2,6 +2,7 @@
 
 #include "orrery/workload/generators/layers/layer_ops.h"
 #include "orrery/workload/generators/layers/layer_writer.h"
+#include "orrery/workload/generators/layers/precision.h"
 
 namespace orrery::workload {
 
@@ -40,7 +41,7 @@ PoolBuffers Pooled(const Shape& s, BlockWriter* w) {
 void Linear(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t rows,
             std::int64_t in, std::int64_t out, Pass pass, bool bias = true) {
   const auto product = [&](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
-    WriteGemm(s, w, name, {.m = m, .n = n, .k = k, .dtype = s.dtype, .layout = layout});
+    WriteGemm(InBf16(s), w, name, {.m = m, .n = n, .k = k, .dtype = s.dtype, .layout = layout});
   };
   if (pass == Pass::kForward) return product(rows, out, in, GemmLayout::kNT);
   product(rows, in, out, GemmLayout::kNN);

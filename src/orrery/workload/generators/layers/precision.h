@@ -41,9 +41,11 @@
 
 namespace orrery::workload {
 
-// The same without a recipe; where the plan keeps a part in bf16.
+// The same without a recipe, and with weights that are not quantised; where the plan keeps a part
+// in bf16.
 inline Shape InBf16(Shape s) {
   s.low_precision = LowPrecision::kNone;
+  s.base_weights = BaseWeights::kModelType;
   return s;
 }
 inline Shape PartShape(const Shape& s, Bf16Module part) {

@@ -32,12 +32,6 @@ MemoryBound Flat(MemoryOp op, std::int64_t elements, std::int64_t read, std::int
 
 namespace {
 
-// A matrix by its rows and columns on this rank.
-struct Matrix {
-  std::int64_t rows, columns;
-  std::int64_t elements() const { return rows * columns; }
-};
-
 void AddFeedForward(const Shape& s, std::vector<Matrix>* all) {
   const ExpertShape& e = s.experts;
   if (e.count == 0) {
@@ -52,8 +46,9 @@ void AddFeedForward(const Shape& s, std::vector<Matrix>* all) {
   }
 }
 
-// Of a layer, but for its experts'.
-std::vector<Matrix> Matrices(const Shape& s) {
+}  // namespace
+
+std::vector<Matrix> LayerMatrices(const Shape& s) {
   std::vector<Matrix> all;
   if (s.mamba.heads > 0) {
     all = {{s.mamba.projected(), s.hidden}, {s.hidden, s.mamba.inner()}};
@@ -77,12 +72,13 @@ std::vector<Matrix> Matrices(const Shape& s) {
   return all;
 }
 
-// Of an expert on this rank.
 std::array<Matrix, 2> ExpertMatrices(const Shape& s) {
   const ExpertShape& e = s.experts;
   const std::int64_t gates = s.activation == Activation::kSwiglu ? 2 : 1;
   return {{{gates * e.ffn, e.width}, {e.width, e.ffn}}};
 }
+
+namespace {
 
 // n elements spread over so many tensors, one by one.
 template <class F>
@@ -118,11 +114,16 @@ void Adam(const Shape& s, std::int64_t n, std::int64_t tensors, BlockWriter* w) 
 }
 
 void Sgd(const Shape& s, std::int64_t n, BlockWriter* w) {
-  if (s.framework.fused_adam) return w->Kernel("sgd", Flat(MemoryOp::kAdam, n, 12, 8));
-  w->Kernel("decay", Flat(MemoryOp::kAdam, n, 8, 4));
-  w->Kernel("momentum.scale", Flat(MemoryOp::kAdam, n, 4, 4));
-  w->Kernel("momentum.add", Flat(MemoryOp::kAdam, n, 8, 4));
-  w->Kernel("update", Flat(MemoryOp::kAdam, n, 8, 4));
+  const std::int64_t b = s.state_bytes, moments = s.momentum ? 1 : 0;
+  if (s.framework.fused_adam) {
+    return w->Kernel("sgd", Flat(MemoryOp::kAdam, n, (2 + moments) * b, (1 + moments) * b));
+  }
+  w->Kernel("decay", Flat(MemoryOp::kAdam, n, 2 * b, b));
+  if (s.momentum) {
+    w->Kernel("momentum.scale", Flat(MemoryOp::kAdam, n, b, b));
+    w->Kernel("momentum.add", Flat(MemoryOp::kAdam, n, 2 * b, b));
+  }
+  w->Kernel("update", Flat(MemoryOp::kAdam, n, 2 * b, b));
 }
 
 // Adafactor's update: clipped by its own norm.
@@ -152,8 +153,42 @@ void FlatAdafactor(std::int64_t n, std::int64_t tensors, BlockWriter* w) {
   });
 }
 
-// Adafactor's number holds tensors and factors.
+// Adafactor's number holds tensors and factors, that of moments by blocks tensors and full
+// elements.
 constexpr std::int64_t kTensorBits = 20;
+constexpr std::int64_t TensorCount(std::int64_t number) {
+  return number & ((std::int64_t{1} << kTensorBits) - 1);
+}
+
+// Bytes of n moments kept by blocks, scales included.
+std::int64_t BlockwiseBytes(OptimizerStates states, std::int64_t n) {
+  if (states == OptimizerStates::kFp32) return 4 * n;
+  const bool half = states == OptimizerStates::k4bit;
+  const std::int64_t block = half ? 128 : 256;
+  return (half ? (n + 1) / 2 : n) + 4 * ((n + block - 1) / block);
+}
+
+std::int64_t Moments(const Shape& s) {
+  return s.optimizer == Optimizer::kAdam                 ? 2
+         : s.optimizer == Optimizer::kSgd && !s.momentum ? 0
+                                                         : 1;
+}
+
+// Parameter and gradient in full, each moment's codes and scales read and written, tensor by
+// tensor.
+void Blockwise(const Shape& s, std::int64_t n, std::int64_t number, BlockWriter* w) {
+  const std::int64_t b = s.state_bytes, moments = Moments(s);
+  const std::int64_t full = number >> kTensorBits;
+  ForEachTensor(n - full, TensorCount(number), [&](std::int64_t each) {
+    const std::int64_t states = moments * BlockwiseBytes(s.optimizer_states, each);
+    MemoryBound update = Flat(MemoryOp::kAdam, each, 2 * b, b);
+    update.bytes_read += states;
+    update.bytes_written += states;
+    w->Kernel("update.blockwise", update);
+  });
+  if (full == 0) return;
+  w->Kernel("update", Flat(MemoryOp::kAdam, full, (2 + moments) * b, (1 + moments) * b));
+}
 
 // Parameters travel in the model's type; gradients as clipped, in fp32.
 void OnTheCpu(const Shape& s, std::int64_t n, BlockWriter* w) {
@@ -179,7 +214,7 @@ void CountTensors(const Shape& s, const std::vector<std::int64_t>& tensors,
 void CountLayer(const Shape& s, OptimizerCounts* counts) {
   CountTensors(s, TrainedParameters(s), counts);
   if (s.optimizer != Optimizer::kMuon) return;
-  for (const Matrix& matrix : Matrices(s)) counts->outside -= matrix.elements();
+  for (const Matrix& matrix : LayerMatrices(s)) counts->outside -= matrix.elements();
 }
 
 namespace {
@@ -188,7 +223,7 @@ std::int64_t PartOf(std::int64_t n, std::int64_t ranks) { return (n + ranks - 1)
 
 // What else a unit has are vectors.
 std::vector<Matrix> FactorsOf(const Shape& s, bool root) {
-  if (!root) return Matrices(s);
+  if (!root) return LayerMatrices(s);
   std::vector<Matrix> all = {{s.patch_values > 0 ? s.patch_values : s.vocab, s.hidden}};
   if (s.attention_pool) {
     const std::int64_t ffn = s.ffn * s.tp, h = s.hidden;
@@ -248,6 +283,9 @@ graph::Block FactorMeans(const Shape& s, bool root, Names* names) {
 }
 
 std::int64_t OptimizerNumber(const Shape& s, const OptimizerCounts& counts) {
+  if (s.optimizer_states != OptimizerStates::kFull) {
+    return counts.tensors + (counts.full << kTensorBits);
+  }
   switch (s.optimizer) {
     case Optimizer::kAdam:
       return s.framework.adam_loop && !s.framework.fused_adam ? counts.tensors : 0;
@@ -256,6 +294,7 @@ std::int64_t OptimizerNumber(const Shape& s, const OptimizerCounts& counts) {
     case Optimizer::kMuon:
       return counts.outside;
     case Optimizer::kSgd:
+    case Optimizer::kLion:
       return 0;
   }
   return 0;
@@ -266,8 +305,16 @@ void WriteOptimizerState(const Shape& s, std::int64_t shard, std::int64_t number
     w->Alloc(w->Named(id, name, bytes, MemoryKind::kOptimizer, Lifetime::kForever));
   };
   if (s.offload_optimizer) return;
-  if ((s.dtype != DType::kFp32 || s.keeps_units) && !s.sharded)
+  if ((s.dtype != DType::kFp32 || s.keeps_units) && !s.sharded && !s.updates_in_place)
     forever(3, "main_parameters", shard * s.state_bytes);
+  if (s.optimizer_states != OptimizerStates::kFull) {
+    const std::int64_t full = number >> kTensorBits;
+    const std::int64_t bytes =
+        BlockwiseBytes(s.optimizer_states, shard - full) + full * s.state_bytes;
+    if (Moments(s) > 0) forever(4, "exp_avg", bytes);
+    if (Moments(s) > 1) forever(5, "exp_avg_sq", bytes);
+    return;
+  }
   switch (s.optimizer) {
     case Optimizer::kAdam:
       forever(4, "exp_avg", shard * s.state_bytes);
@@ -279,28 +326,38 @@ void WriteOptimizerState(const Shape& s, std::int64_t shard, std::int64_t number
       forever(4, "momentum", shard * 4);
       return forever(5, "exp_avg_sq", number * 4);
     case Optimizer::kSgd:
-      return forever(4, "momentum", shard * 4);
+      if (!s.momentum) return;
+      return forever(4, "momentum", shard * s.state_bytes);
+    case Optimizer::kLion:
+      return forever(4, "exp_avg", shard * s.state_bytes);
   }
 }
 
 std::int64_t AdamTemporaries(const Shape& s, std::int64_t n) {
   const bool all = s.framework.flat_step || (!s.framework.fused_adam && !s.framework.adam_loop);
-  return s.optimizer == Optimizer::kAdam && !s.offload_optimizer && all ? n * s.state_bytes : 0;
+  return s.optimizer == Optimizer::kAdam && s.optimizer_states == OptimizerStates::kFull &&
+                 !s.offload_optimizer && all
+             ? n * s.state_bytes
+             : 0;
 }
 
 void WriteUpdate(const Shape& s, std::int64_t shard, std::int64_t number, BlockWriter* w) {
   if (s.offload_optimizer) return OnTheCpu(s, shard, w);
+  if (s.optimizer_states != OptimizerStates::kFull) return Blockwise(s, shard, number, w);
+  const std::int64_t b = s.state_bytes;
   switch (s.optimizer) {
     case Optimizer::kAdam:
       return Adam(s, shard, number, w);
     case Optimizer::kAdafactor:
-      number &= (std::int64_t{1} << kTensorBits) - 1;
+      number = TensorCount(number);
       return s.whole_moments ? FlatAdafactor(shard, number, w) : Adafactor(shard, number, w);
     case Optimizer::kMuon:  // the matrices' update follows their orthogonalisation
       w->Kernel("momentum", Flat(MemoryOp::kAdam, shard - number, 8, 4));
       return w->Kernel("adam", Flat(MemoryOp::kAdam, number, 16, 12));
     case Optimizer::kSgd:
       return Sgd(s, shard, w);
+    case Optimizer::kLion:
+      return w->Kernel("lion", Flat(MemoryOp::kAdam, shard, 3 * b, 2 * b));
   }
 }
 
@@ -332,14 +389,14 @@ void Orthogonalise(const Shape& s, const Matrix& matrix, BlockWriter* w) {
 }  // namespace
 
 MatrixCounts CountMatrices(const Shape& layer) {
-  return {.own = static_cast<std::int64_t>(Matrices(layer).size()),
+  return {.own = static_cast<std::int64_t>(LayerMatrices(layer).size()),
           .experts = layer.experts.count > 0 ? 2 * layer.experts.local : 0};
 }
 
 graph::Block OrthogonaliseLayer(const Shape& layer, const MatrixCounts& counts, Names* names) {
   BlockWriter w(names, "optimizer.muon", Pass::kOptimizer);
   w.Module("optimizer.muon");
-  std::vector<Matrix> own = Matrices(layer);
+  std::vector<Matrix> own = LayerMatrices(layer);
   if (counts.own >= 0) {
     std::ranges::stable_sort(own, std::ranges::greater(), &Matrix::elements);
     own.resize(static_cast<std::size_t>(counts.own), Matrix{});

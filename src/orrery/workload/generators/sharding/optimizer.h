@@ -17,8 +17,18 @@
 //               (an ordinary one has four; router and shared experts count) the n ranks get
 //               m·layers/n, of its experts' those that hold the same ones; all run as the one with
 //               most, and of a layer it has in part as the largest ones.
-//   sgd         with momentum and weight decay: one fp32 moment. Fused: one kernel; else four
-//               (foreach).
+//   sgd         with weight decay and, unless told, momentum: one fp32 moment. Fused: one kernel;
+//               else four (two) for all (foreach).
+//   lion        Chen et al. 2023: one moment; a kernel that reads parameter, gradient and moment
+//               and writes the first and the last (bitsandbytes).
+//   fp32        Moments in fp32 beside parameters of any type, a kernel a tensor (bitsandbytes).
+//   8bit, 4bit, fp8  Moments of Adam, Lion and SGD by blocks with a scale in fp32 each: a byte and
+//               blocks of 256 (Dettmers et al. 2021, whose blocks were of 2,048 until bitsandbytes
+//               0.45; torchao), half a byte and blocks of 128 (Li et al. 2023; torchao). A kernel a
+//               tensor reads codes and scales and writes them again (bitsandbytes' blockwise
+//               update; torchao compiles one). Tensors below 4,096 elements, which keep fp32, are
+//               counted as the others; embeddings' are kept full where told
+//               (fp32_embedding_states).
 //   on the CPU  gradients are copied to the host, the CPU updates (kCpuAdamPs in shape.cc), and
 //               parameters come back in the model's type; the GPU keeps no state (ZeRO-Offload).
 #pragma once
@@ -35,20 +45,35 @@ namespace orrery::workload {
 graph::MemoryBound Flat(graph::MemoryOp op, std::int64_t elements, std::int64_t read,
                         std::int64_t written, graph::DType dtype = graph::DType::kFp32);
 
+// A matrix by its rows and columns on this rank.
+struct Matrix {
+  std::int64_t rows = 0, columns = 0;
+  std::int64_t elements() const { return rows * columns; }
+};
+// Weights of a layer but for its experts'; of an expert.
+std::vector<Matrix> LayerMatrices(const Shape& layer);
+std::array<Matrix, 2> ExpertMatrices(const Shape& layer);
+
 struct OptimizerCounts {
   std::int64_t tensors = 0;
   std::int64_t factors = 0;  // elements of rows and columns of means (adafactor)
   std::int64_t outside = 0;  // elements that are no layer's matrix (muon)
+  std::int64_t full = 0;     // elements whose moments stay in full beside 8 or 4 bits
 };
 void CountLayer(const Shape& s, OptimizerCounts* counts);
 // Adafactor's, where each tensor is sharded by its rows over `ranks`: of a layer; of the root unit.
 void CountShardedLayer(const Shape& s, std::int64_t ranks, OptimizerCounts* counts);
 void CountShardedRoot(const Shape& s, std::int64_t ranks, OptimizerCounts* counts);
+// Of the embedding's table, where its moments stay in full.
+inline std::int64_t FullStates(const Shape& s) {
+  return s.framework.fp32_embedding_states ? s.vocab * s.hidden : 0;
+}
 void CountTensors(const Shape& s, const std::vector<std::int64_t>& tensors,
                   OptimizerCounts* counts);
 
 inline bool AsksForNumber(const Shape& s) {
   return s.optimizer == Optimizer::kAdafactor || s.optimizer == Optimizer::kMuon ||
+         s.optimizer_states != OptimizerStates::kFull ||
          (s.optimizer == Optimizer::kAdam && s.framework.adam_loop && !s.framework.fused_adam);
 }
 // The one number of these that the plan's optimizer asks for; 0 for fused Adam.

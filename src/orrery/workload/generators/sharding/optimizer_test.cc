@@ -73,6 +73,77 @@ TEST(Optimizers, AdamTensorByTensor) {
   EXPECT_EQ(adam(Make(SmallGpt(2), plan)), std::pair(std::size_t{5}, n));
 }
 
+// Moments by blocks: a byte each and 4 bytes per 256; half a byte and 4 per 128. The fp32 parameter
+// stays.
+TEST(Optimizers, StatesByBlocks) {
+  const auto with = [](Optimizer optimizer, OptimizerStates states) {
+    return Make(SmallGpt(1), {.batch = {.global_batch = 1, .seq_len = 128},
+                              .optimizer = optimizer,
+                              .optimizer_states = states});
+  };
+  EXPECT_EQ(State(with(Optimizer::kAdam, OptimizerStates::k8bit)), (4 + 2) * kAll + 2 * kAll / 64);
+  EXPECT_EQ(State(with(Optimizer::kAdam, OptimizerStates::kFp8)), (4 + 2) * kAll + 2 * kAll / 64);
+  EXPECT_EQ(State(with(Optimizer::kAdam, OptimizerStates::k4bit)), (4 + 1) * kAll + 2 * kAll / 32);
+  EXPECT_EQ(State(with(Optimizer::kLion, OptimizerStates::k8bit)), (4 + 1) * kAll + kAll / 64);
+  EXPECT_EQ(State(with(Optimizer::kLion, OptimizerStates::kFull)), (4 + 4) * kAll);
+  // One kernel a tensor (12 of the layer, two tables, a norm of two) reads parameter, gradient and
+  // states and writes all but the gradient.
+  const graph::Graph g = with(Optimizer::kAdam, OptimizerStates::k8bit);
+  std::int64_t read = 0, written = 0, kernels = 0;
+  const graph::Block& block = FindBlock(g, "optimizer");
+  for (const graph::Op& op : block.ops) {
+    if (op.kind != graph::OpKind::kKernel || g.name(op.name) != "update.blockwise") continue;
+    const auto& k = std::get<graph::MemoryBound>(block.kernels[op.index]);
+    ++kernels;
+    read += k.bytes_read;
+    written += k.bytes_written;
+  }
+  EXPECT_EQ(kernels, 12 + 4);
+  EXPECT_NEAR(static_cast<double>(read), (8 + 2 + 1 / 32.0) * kAll, 16 * 8);
+  EXPECT_NEAR(static_cast<double>(written), (4 + 2 + 1 / 32.0) * kAll, 16 * 8);
+}
+
+// The Trainer keeps an embedding's moments in fp32: 1,024 words of 256.
+TEST(Optimizers, FullStatesOfTheEmbedding) {
+  Plan plan{.batch = {.global_batch = 1, .seq_len = 128},
+            .optimizer_states = OptimizerStates::k8bit};
+  const std::int64_t without = State(Make(SmallGpt(1), plan));
+  plan.framework.fp32_embedding_states = true;
+  constexpr std::int64_t kTable = 256 * 1024;
+  EXPECT_EQ(State(Make(SmallGpt(1), plan)) - without, 2 * (4 * kTable - kTable - kTable / 64));
+}
+
+TEST(Optimizers, SgdWithoutMomentum) {
+  Plan plan{.batch = {.global_batch = 1, .seq_len = 128}, .optimizer = Optimizer::kSgd};
+  EXPECT_EQ(State(Make(SmallGpt(1), plan)), 8 * kAll);
+  plan.momentum = false;
+  EXPECT_EQ(State(Make(SmallGpt(1), plan)), 4 * kAll);
+}
+
+// A model loaded in bf16 without sharding: parameters, gradients and moments of 2 bytes each.
+TEST(Optimizers, StatesInTheModelsType) {
+  Plan plan{.batch = {.global_batch = 1, .seq_len = 128}};
+  plan.framework.model_type_states = true;
+  const graph::Graph g = Make(SmallGpt(1), plan);
+  std::int64_t kept = 0;
+  for (const graph::Buffer& b : FindBlock(g, "static").buffers) kept += b.bytes;
+  EXPECT_EQ(kept, (2 + 2 + 4) * kAll);
+  const std::string step = Operations(g, FindBlock(g, "optimizer"));
+  EXPECT_EQ(step, "l2_norm sync clip adam");
+  // Updated in the backward pass only the largest tensor's gradient lives: one of 1,024 × 256.
+  plan.framework.clip_gradients = false;
+  plan.framework.optimizer_in_backward = true;
+  const graph::Graph within = Make(SmallGpt(1), plan);
+  kept = 0;
+  for (const graph::Buffer& b : FindBlock(within, "static").buffers) kept += b.bytes;
+  EXPECT_EQ(kept, (2 + 4) * kAll + 2 * 256 * 1024);
+  plan.batch.global_batch = 2;
+  EXPECT_TRUE(
+      Validate(SmallGpt(1), plan)
+          .message()
+          .starts_with("framework_options.optimizer_in_backward: gradients are given back"));
+}
+
 TEST(Optimizers, Refusals) {
   Plan plan{.parallel = {.dp = 2},
             .batch = {.global_batch = 2, .seq_len = 128},

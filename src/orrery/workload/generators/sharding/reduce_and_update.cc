@@ -1,5 +1,7 @@
 #include "orrery/workload/generators/sharding/reduce_and_update.h"
 
+#include <algorithm>
+
 #include "orrery/workload/generators/layers/layer_ops.h"
 #include "orrery/workload/generators/sharding/optimizer.h"
 
@@ -15,6 +17,21 @@ using graph::MemoryKind;
 using graph::MemoryOp;
 using graph::Pass;
 
+namespace {
+
+// Whose gradient lives alone where the optimizer runs in the backward pass.
+std::int64_t LargestTensor(const Shape& s) {
+  std::int64_t largest = 0;
+  const auto tensors = {s.frozen() ? TrainedParameters(s) : LayerParameters(s), ExpertParameters(s),
+                        EmbeddingParameters(s), HeadParameters(s, !s.tied)};
+  for (const std::vector<std::int64_t>& some : tensors) {
+    for (const std::int64_t n : some) largest = std::max(largest, n);
+  }
+  return largest;
+}
+
+}  // namespace
+
 graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names) {
   BlockWriter w(names, "static", Pass::kOptimizer);
   const auto forever = [&](std::uint32_t id, std::string_view name, MemoryKind kind,
@@ -27,8 +44,10 @@ graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names) 
   if (s.keeps_units) {
     forever(8, "gradient_shards", MemoryKind::kGradient, sizes.shard * s.state_bytes);
   } else {
-    forever(2, "gradients", MemoryKind::kGradient,
-            (part ? sizes.shard : sizes.elements) * s.gradient_bytes);
+    const std::int64_t kept = s.framework.optimizer_in_backward ? LargestTensor(s)
+                              : part                            ? sizes.shard
+                                                                : sizes.elements;
+    forever(2, "gradients", MemoryKind::kGradient, kept * s.gradient_bytes);
   }
   if (part) {
     forever(7, "gradient_buckets", MemoryKind::kGradient, s.contiguous_elements * s.gradient_bytes);
@@ -221,7 +240,8 @@ graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names)
                   .dtype = fp32,
                   .bytes = {.value = 4}});
   };
-  const bool casts = s.gradient_dtype != fp32 && !s.sharded;  // shards are fp32
+  const bool casts =
+      s.gradient_dtype != fp32 && !s.sharded && !s.updates_in_place;  // shards are fp32
   const graph::Buffer flat =
       w.Temporary("flat_gradients", s.framework.flat_step ? n * s.element_bytes : 0);
   const graph::Buffer main =
@@ -244,7 +264,9 @@ graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names)
     w.Kernel("clip", Flat(MemoryOp::kGradScale, n, s.state_bytes, s.state_bytes, fp32));
   }
   w.Module("optimizer.adam");
-  const std::int64_t results = AdamTemporaries(s, n);
+  const std::int64_t at_once =
+      s.framework.optimizer_in_backward ? std::min(n, LargestTensor(s)) : n;
+  const std::int64_t results = AdamTemporaries(s, at_once);
   const graph::Buffer root = w.Temporary("exp_avg_sq.sqrt", results);
   const graph::Buffer quotient = w.Temporary("denominator", s.framework.flat_step ? results : 0);
   w.Alloc(root);
@@ -253,7 +275,7 @@ graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names)
   w.Free(root);
   w.Free(quotient);
   if (s.dtype != fp32 && (!s.sharded || s.framework.unit_buffers) && !s.keeps_units &&
-      !s.autocasts() && !s.offload_optimizer) {
+      !s.autocasts() && !s.offload_optimizer && !s.updates_in_place) {
     const std::int64_t copied = s.optimizer == Optimizer::kMuon ? sizes.number : n;
     w.Kernel("copy_to_model", Flat(MemoryOp::kCast, copied, 4, s.element_bytes, s.dtype));
   }

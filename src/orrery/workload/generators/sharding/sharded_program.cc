@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "orrery/workload/generators/layers/quantized.h"
 #include "orrery/workload/generators/sharding/optimizer.h"
 #include "orrery/workload/generators/sharding/sharded_units.h"
 
@@ -24,6 +25,8 @@ class ShardedLayers {
       shard_ += TrainedShardOf(unit);
       frozen_ += ShardOf(unit) - TrainedShardOf(unit);
       largest_ = std::max(largest_, ShardOf(unit));
+      const Shape layer = OfKind(*job.shape, kind);
+      scales_ += (PackedOf(layer) + PackedExperts(layer)).scales;
     }
   }
 
@@ -35,6 +38,8 @@ class ShardedLayers {
   std::int64_t shard() const { return shard_; }
   std::int64_t frozen() const { return frozen_; }
   std::int64_t largest() const { return largest_; }  // of a layer
+  // Bytes of quantised weights' scales that every rank has whole.
+  std::int64_t scales() const { return job_.plan->framework.nf4_tensor ? 0 : scales_; }
   const std::vector<Kind>& kinds() const { return kinds_; }
 
   // The gather of a pass's first layer.
@@ -116,7 +121,7 @@ class ShardedLayers {
   graph::Program* out_;
   bool copies_ = false, moved_out_ = false;
   std::vector<Kind> kinds_;
-  std::int64_t shard_ = 0, frozen_ = 0, largest_ = 0;
+  std::int64_t shard_ = 0, frozen_ = 0, largest_ = 0, scales_ = 0;
 };
 
 // Adafactor's means of tensors that are sharded by rows.
@@ -141,6 +146,7 @@ OptimizerCounts CountsOf(const JobContext& job, const std::vector<Kind>& kinds,
     CountShardedRoot(*job.shape, ranks, &counts);
   } else if (!job.shape->frozen()) {
     counts.tensors += 3;  // tables and norm
+    counts.full = FullStates(*job.shape) / ranks;
   }
   return counts;
 }
@@ -165,6 +171,10 @@ void WriteShardedProgram(const JobContext& job, graph::Program* out) {
   out->stage = 0;
   out->prologue.push_back({.block = job.blocks->Get(BlockKind::kShardedMemory, shard,
                                                     layers.largest(), frozen, number)});
+  if (layers.scales() > 0) {
+    out->prologue.push_back(
+        {.block = job.blocks->Get(BlockKind::kFrozenMemory, 0, 0, layers.scales())});
+  }
   const auto m = static_cast<int>(plan.microbatches());
   for (int i = 0; i < m; ++i) {
     microbatch = i;

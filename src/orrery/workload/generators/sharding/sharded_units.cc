@@ -4,6 +4,7 @@
 #include "orrery/workload/generators/layers/lora.h"
 #include "orrery/workload/generators/layers/offload.h"
 #include "orrery/workload/generators/layers/precision.h"
+#include "orrery/workload/generators/layers/quantized.h"
 #include "orrery/workload/generators/sharding/optimizer.h"
 
 namespace orrery::workload {
@@ -417,7 +418,7 @@ graph::Block ShardedMemory(const Shape& s, const ShardSizes& sizes, Names* names
     w.Alloc(w.Named(7, "gradient_buckets", s.contiguous_elements * s.gradient_bytes,
                     MemoryKind::kGradient, Lifetime::kForever));
   }
-  if (!s.offload_optimizer) {
+  if (!s.offload_optimizer && !s.framework.optimizer_in_backward) {
     forever(2, "gradient_shards", MemoryKind::kGradient,
             s.framework.unit_buffers ? s.gradient_bytes : s.state_bytes);
   }
@@ -427,17 +428,22 @@ graph::Block ShardedMemory(const Shape& s, const ShardSizes& sizes, Names* names
 
 namespace {
 
-std::int64_t Padded(const std::vector<std::int64_t>& tensors, std::int64_t ranks) {
+// Elements of these tensors, those of them that are packed counted as what they are gathered as.
+std::int64_t Padded(const Shape& s, const std::vector<std::int64_t>& tensors,
+                    const PackedWeights& packed, std::int64_t ranks) {
   std::int64_t sum = 0;
   for (const std::int64_t n : tensors) sum += n;
+  const std::int64_t bytes = packed.codes + (s.framework.nf4_tensor ? packed.scales : 0);
+  sum += (bytes + s.element_bytes - 1) / s.element_bytes - packed.elements;
   return (sum + ranks - 1) / ranks * ranks;
 }
 
 }  // namespace
 
 Unit UnitOf(const Shape& layer, std::int64_t ranks, std::int64_t expert_ranks) {
-  const std::int64_t own = Padded(LayerParameters(layer), ranks);
-  const std::int64_t experts = Padded(ExpertParameters(layer), expert_ranks);
+  const std::int64_t own = Padded(layer, LayerParameters(layer), PackedOf(layer), ranks);
+  const std::int64_t experts =
+      Padded(layer, ExpertParameters(layer), PackedExperts(layer), expert_ranks);
   Unit unit{.elements = own,
             .trained = own,
             .ranks = ranks,
@@ -449,7 +455,7 @@ Unit UnitOf(const Shape& layer, std::int64_t ranks, std::int64_t expert_ranks) {
   const auto count = static_cast<std::int64_t>(tensors.size());
   // DeepSpeed gathers several parameters at once (contiguous buffers).
   const bool apart = layer.framework.flat_parameters && layer.contiguous_elements == 0;
-  unit.trained = Padded(tensors, apart ? ranks * count : ranks);
+  unit.trained = Padded(layer, tensors, {}, apart ? ranks * count : ranks);
   unit.elements += unit.trained;
   unit.expert_trained = 0;
   unit.adapters = apart ? count : 0;
@@ -459,7 +465,7 @@ Unit UnitOf(const Shape& layer, std::int64_t ranks, std::int64_t expert_ranks) {
 std::int64_t RootUnit(const Shape& s, std::int64_t ranks) {
   std::vector<std::int64_t> tensors = EmbeddingParameters(s);
   for (const std::int64_t n : HeadParameters(s, !s.tied)) tensors.push_back(n);
-  return Padded(tensors, ranks);
+  return Padded(s, tensors, {}, ranks);
 }
 
 }  // namespace orrery::workload

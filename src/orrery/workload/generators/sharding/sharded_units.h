@@ -48,7 +48,9 @@
 namespace orrery::workload {
 
 struct Unit {
-  std::int64_t elements = 0;                           // of one layer but its experts, padded
+  // Of one layer but its experts, padded; packed weights (quantized.h) count as the elements of the
+  // model's type that take as many bytes.
+  std::int64_t elements = 0;
   std::int64_t trained = 0;                            // of them; the rest is frozen
   std::int64_t adapters = 0;                           // that are units of their own (FSDP1)
   std::int64_t ranks = 1;                              // that hold a shard each
