@@ -116,6 +116,7 @@ void SetLoraTargets(const std::vector<std::string>& modules, std::string_view ar
   std::uint8_t targets = 0;
   std::array<std::uint8_t, 4> parts = {};
   std::set<std::string> unknown;
+  reading->draft().Set("framework_options.separate_adapters", true);
   for (const std::string& text : modules) {
     if (text == "all" || text == "all-linear") {
       return reading->draft().SetText("training.lora_targets", "all");
@@ -140,8 +141,8 @@ void SetLoraTargets(const std::vector<std::string>& modules, std::string_view ar
   Draft& draft = reading->draft();
   draft.SetText("training.lora_targets", workload::LoraTargetsText(targets));
   if ((parts[0] != 0 && parts[0] != 7) || (parts[2] != 0 && parts[2] != 3)) {
-    draft.Assume(fmt::format(
-        "{}: queries, keys and values, and gate and up, have adapters together", argument));
+    draft.Assume(fmt::format("{}: all of q, k and v have adapters where one has, and gate and up",
+                             argument));
   }
   if (!unknown.empty()) {
     draft.Assume(fmt::format("{}: no adapters beside {}", argument, fmt::join(unknown, ", ")));

@@ -231,7 +231,7 @@ void ReadAdapters(const Sources& sources, Reading* r) {
   if (type != "lora" && !peft) return;
   r->draft().Set("training.lora_rank", rank.value_or(8));
   if (targets.empty() && sources.llama_factory) {
-    return r->draft().SetText("training.lora_targets", "all");
+    targets = {"all"};
   }
   SetLoraTargets(targets, argument, r);
 }

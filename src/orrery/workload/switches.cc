@@ -63,6 +63,7 @@ bool WithEmbeddingStates(const Plan& plan) {
   return plan.optimizer_states != OptimizerStates::kFull && plan.lora.rank == 0;
 }
 bool WithOptimizerInBackward(const Plan& plan) { return plan.framework.optimizer_in_backward; }
+bool WithAdapters(const Plan& plan) { return plan.lora.rank > 0; }
 bool WithUnitBuffers(const Plan& plan) {
   return plan.gathers_units() && plan.framework.unit_buffers;
 }

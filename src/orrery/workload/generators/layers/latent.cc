@@ -39,11 +39,11 @@ void Down(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t ou
   };
   if (pass == Pass::kForward) {
     gemm(rows, out, s.hidden, GemmLayout::kNT);
-    if (Adapts(s, name)) AdapterForward(s, w, s.hidden, out, Split::kWhole);
+    AdapterForward(s, w, name, s.hidden, out, Split::kWhole);
     return;
   }
   gemm(rows, s.hidden, out, GemmLayout::kNN);
-  if (Adapts(s, name)) AdapterBackward(s, w, s.hidden, out, Split::kWhole);
+  AdapterBackward(s, w, name, s.hidden, out, Split::kWhole);
   gemm(out, s.hidden, rows, GemmLayout::kTN);
 }
 

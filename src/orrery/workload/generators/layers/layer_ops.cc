@@ -241,7 +241,7 @@ void ColumnForward(const Shape& s, BlockWriter* w, std::string_view name, std::i
   }
   CastWeight(s, w, in, out);
   MultiplyByWeight(s, w, name, Forward(s, in, out));
-  if (Adapts(s, name)) AdapterForward(s, w, in, out, Split::kColumns);
+  AdapterForward(s, w, name, in, out, Split::kColumns);
   w->Free(gathered);
 }
 
@@ -265,7 +265,7 @@ void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
   w->Alloc(gradient);
   MultiplyByWeight(s, w, name, DataGradient(s, in, out));
   if (gathers) w->Wait("all_gather", kGatherEvent);
-  if (Adapts(s, name)) AdapterBackward(s, w, in, out, Split::kColumns);
+  AdapterBackward(s, w, name, in, out, Split::kColumns);
   const graph::Buffer scattered = w->Temporary("scattered", s.sequence_parallel ? bytes / s.tp : 0);
   w->Alloc(scattered);
   // Autograd hands a plain linear layer's gradient on once it has that of the weight, too.
@@ -318,7 +318,7 @@ void RowForward(const Shape& s, BlockWriter* w, std::string_view name, std::int6
   TpCollective(s, w, s.sequence_parallel ? "reduce_scatter" : "all_reduce",
                s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce,
                s.tokens() * out * s.element_bytes, s.dtype);
-  if (Adapts(s, name)) AdapterForward(s, w, in, out, Split::kRows);
+  AdapterForward(s, w, name, in, out, Split::kRows);
 }
 
 void RowBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
@@ -342,7 +342,7 @@ void RowBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int
     MultiplyByWeight(s, w, name, DataGradient(s, in, out));
   }
   WriteWeightGradient(s, w, name, in, out);
-  if (Adapts(s, name)) AdapterBackward(s, w, in, out, Split::kRows);
+  AdapterBackward(s, w, name, in, out, Split::kRows);
   w->Free(gathered);
 }
 

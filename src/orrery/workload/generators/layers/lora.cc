@@ -77,6 +77,19 @@ constexpr std::array<Target, 14> kTargets = {{
 bool Chosen(const Shape& s, const Target& t) {
   return (s.lora_targets & t.bit) != 0 && t.exists(s);
 }
+// The outputs of a layer that have an adapter each; `out`: all of them, or those that run again.
+std::vector<std::int64_t> OutputsOf(const Shape& s, std::string_view layer, std::int64_t out) {
+  if (!s.framework.separate_adapters) return {out};
+  if (layer == "qkv") {
+    std::vector<std::int64_t> parts = {s.query() + s.gate()};
+    if (!s.borrows_keys) parts.push_back(s.key_value());
+    if (!s.borrows_keys && !s.keys_are_values) parts.push_back(s.values());
+    return out == s.qkv() ? parts : std::vector<std::int64_t>{out};
+  }
+  if (layer == "kv") return {s.key_value(), s.values()};
+  const bool halves = layer == kCrossKeyValue || (layer == "fc1" && out == 2 * s.ffn);
+  return halves ? std::vector<std::int64_t>(2, out / 2) : std::vector<std::int64_t>{out};
+}
 
 Gemm Product(const Shape& s, std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
   return {.m = m, .n = n, .k = k, .dtype = s.dtype, .layout = layout, .out_dtype = s.dtype};
@@ -104,6 +117,9 @@ std::int64_t InnerBytes(const Shape& s, Split split) {
   return Tokens(s, split) * s.lora_rank * s.element_bytes;
 }
 
+void OneForward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out, Split split);
+void OneBackward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out, Split split);
+
 }  // namespace
 
 bool Adapts(const Shape& s, std::string_view layer) {
@@ -113,8 +129,21 @@ bool Adapts(const Shape& s, std::string_view layer) {
   return false;
 }
 
-void AdapterForward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out,
-                    Split split) {
+void AdapterForward(const Shape& s, BlockWriter* w, std::string_view layer, std::int64_t in,
+                    std::int64_t out, Split split) {
+  if (!Adapts(s, layer)) return;
+  for (const std::int64_t each : OutputsOf(s, layer, out)) OneForward(s, w, in, each, split);
+}
+
+void AdapterBackward(const Shape& s, BlockWriter* w, std::string_view layer, std::int64_t in,
+                     std::int64_t out, Split split) {
+  if (!Adapts(s, layer)) return;
+  for (const std::int64_t each : OutputsOf(s, layer, out)) OneBackward(s, w, in, each, split);
+}
+
+namespace {
+
+void OneForward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out, Split split) {
   const std::int64_t e = s.element_bytes, tokens = Tokens(s, split);
   const std::int64_t rank = RankPart(s, split), columns = OutPart(s, out, split);
   const bool by_rows = split == Split::kRows;
@@ -138,8 +167,7 @@ void AdapterForward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_
   w->Kernel("lora_add", Elementwise(s, MemoryOp::kAdd, rows, out, 2 * e, e, Pass::kForward));
 }
 
-void AdapterBackward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out,
-                     Split split) {
+void OneBackward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out, Split split) {
   const std::int64_t e = s.element_bytes, tokens = Tokens(s, split);
   const std::int64_t rank = RankPart(s, split), columns = OutPart(s, out, split);
   const bool by_rows = split == Split::kRows;
@@ -161,12 +189,16 @@ void AdapterBackward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64
   w->Kernel("lora_add", Elementwise(s, MemoryOp::kAdd, tokens, in, 2 * e, e, Pass::kBackward));
 }
 
+}  // namespace
+
 std::vector<std::int64_t> AdapterParameters(const Shape& s) {
   std::vector<std::int64_t> p;
   for (const Target& t : kTargets) {
     if (!Chosen(s, t)) continue;
-    p.push_back(RankPart(s, t.split) * t.in(s));
-    p.push_back(OutPart(s, t.out(s), t.split) * s.lora_rank);
+    for (const std::int64_t out : OutputsOf(s, t.layer, t.out(s))) {
+      p.push_back(RankPart(s, t.split) * t.in(s));
+      p.push_back(OutPart(s, out, t.split) * s.lora_rank);
+    }
   }
   return p;
 }
@@ -183,7 +215,9 @@ std::int64_t AdapterSavedBytes(const Shape& s) {
   std::int64_t bytes = 0;
   for (const Target& t : kTargets) {
     if (!Chosen(s, t)) continue;
-    bytes += InnerBytes(t.layer == kCrossKeyValue ? EncoderShape(s) : s, t.split);
+    const Shape of = t.layer == kCrossKeyValue ? EncoderShape(s) : s;
+    const auto adapters = static_cast<std::int64_t>(OutputsOf(s, t.layer, t.out(s)).size());
+    bytes += adapters * InnerBytes(of, t.split);
   }
   return s.frozen() ? bytes : 0;
 }

@@ -11,6 +11,8 @@
 // whole, too: under sequence parallelism each rank adds up gradients of its own tokens, which are
 // summed over tp at the end of the step.
 // Kept for backward besides the layer's own: x·Aᵀ, s·b·r elements a target.
+// With the switch separate_adapters what one product makes (queries, keys and values; gate and up;
+// keys and values of cross attention) has an adapter each, whose kernels run one after the other.
 #pragma once
 
 #include <string_view>
@@ -27,10 +29,11 @@ enum class Split : std::uint8_t { kColumns, kRows, kWhole };
 // Whether the linear layer, by the name that its kernels have, is one of the targets.
 bool Adapts(const Shape& s, std::string_view layer);
 
-// `in` and `out` are the sizes on this rank.
-void AdapterForward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out, Split split);
-void AdapterBackward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out,
-                     Split split);
+// Of a target of this name, whose sizes on this rank are `in` and `out`; else nothing.
+void AdapterForward(const Shape& s, BlockWriter* w, std::string_view layer, std::int64_t in,
+                    std::int64_t out, Split split);
+void AdapterBackward(const Shape& s, BlockWriter* w, std::string_view layer, std::int64_t in,
+                     std::int64_t out, Split split);
 
 // Elements of the adapters of one layer on this rank: A, then B of each target.
 std::vector<std::int64_t> AdapterParameters(const Shape& s);

@@ -43,6 +43,28 @@ TEST(Lora, KernelsBesideALinearLayer) {
   EXPECT_EQ(backward.find("bias_sum"), std::string::npos);
 }
 
+// Three As and Bs beside queries, keys and values (256 wide each), two beside a gated fc1's halves.
+TEST(Lora, OneForEachModule) {
+  Model model = SmallGpt(2);
+  model.activation = Activation::kSwiglu;
+  Plan plan = Tuned(8);
+  plan.framework.separate_adapters = true;
+  const graph::Graph g = Make(model, plan);
+  EXPECT_TRUE(graph::Verify(g, graph::VerifyLevel::kFull).ok());
+  constexpr std::int64_t kSeparate = 4 * 8 * (256 + 256) + 2 * 8 * (256 + 1024) + 8 * (1024 + 256);
+  std::int64_t trained = 0;
+  for (const graph::Buffer& b : FindBlock(g, "static").buffers) {
+    if (g.name(b.name) == "parameters") trained += b.bytes / 2;
+  }
+  EXPECT_EQ(trained, 2 * kSeparate);
+  EXPECT_EQ(GemmFlops(FindBlock(g, "layer.forward")),
+            2 * 128.0 * (kMatrices + 256 * 1024 + kSeparate));
+  const std::string forward = Operations(g, FindBlock(g, "layer.forward"));
+  const std::string one = "lora_a lora_b lora_scale lora_add ";
+  EXPECT_NE(forward.find("qkv " + one + one + one + "flash_attention"), std::string::npos)
+      << forward;
+}
+
 TEST(Lora, OnlyAdaptersAreReducedAndKept) {
   Plan plan = Tuned(8);
   const graph::Graph g = Make(SmallGpt(2), plan);
