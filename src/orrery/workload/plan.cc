@@ -562,7 +562,11 @@ Result<std::uint8_t> ParseLoraTargets(std::string_view text) {
   if (text == "all") return kLoraAll;
   if (text == "attention") return std::uint8_t{kLoraQkv | kLoraProjection};
   if (text == "mlp") return std::uint8_t{kLoraFc1 | kLoraFc2};
-  return ParseBits(text, "target of adapters", kLoraNames);
+  Result<std::uint8_t> bits = ParseBits(text, "target of adapters", kLoraNames);
+  if (bits.ok()) return bits;
+  constexpr std::string_view kWords[] = {"all",        "attention", "mlp", "qkv",
+                                         "projection", "fc1",       "fc2"};
+  return InvalidInput("{}", UnknownName("target of adapters", text, kWords));
 }
 std::string LoraTargetsText(std::uint8_t targets) {
   if (targets == kLoraAll) return "all";
