@@ -70,7 +70,8 @@ std::int64_t ExpertMlp(const Model& m, std::int64_t experts) {
 
 std::int64_t MambaMatrices(const Model& m) {
   return m.hidden * (m.mamba.projected() + m.mamba.inner()) +
-         m.mamba.gate_rank * (m.mamba.inner() + m.mamba.decays());
+         m.mamba.gate_rank * (m.mamba.inner() + m.mamba.decays()) +
+         m.mamba.selected() * m.mamba.inner();
 }
 
 // Convolution and its bias; A, D and the bias of dt of every head; the gated norm. The delta net
@@ -78,6 +79,8 @@ std::int64_t MambaMatrices(const Model& m) {
 std::int64_t MambaVectors(const Model& m) {
   if (m.mamba.kind == Mixer::kLightning) return m.mamba.inner();
   if (m.mamba.kind == Mixer::kShortConv) return m.mamba.inner() * m.mamba.conv;
+  // Of every channel: convolution with bias, bias of dt, A of its states, D.
+  if (m.mamba.kind == Mixer::kMamba1) return m.mamba.inner() * (m.mamba.conv + m.mamba.state + 3);
   if (m.mamba.delta()) {
     const std::int64_t biases = m.mamba.decays() > 0 ? m.mamba.decays() : m.mamba.heads;
     return m.mamba.convolved() * m.mamba.conv + m.mamba.heads + biases + m.mamba.head_dim;
@@ -149,6 +152,8 @@ double ScanProducts(const Mamba& m) {
   const auto chunk = static_cast<double>(m.chunk);
   const auto keys = static_cast<double>(m.heads * m.state), values = static_cast<double>(m.inner());
   if (m.kind == Mixer::kShortConv) return 0;
+  // A state decays, takes x·B and is read by C.
+  if (m.kind == Mixer::kMamba1) return 3 * values * static_cast<double>(m.state);
   if (m.delta()) {
     return chunk / 2 * (3 * keys + 2 * values) + 3 * values * static_cast<double>(m.state);
   }

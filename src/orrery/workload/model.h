@@ -59,8 +59,8 @@ struct Latent {
 // "Transformers are SSMs"); the gated delta net (Yang et al. 2025, Qwen3-Next); lightning attention
 // (Qin et al. 2024, MiniMax-01); Kimi delta attention (Kimi Linear, arXiv 2510.26692), a delta net
 // whose keys' channels decay each by itself; a short convolution between two gates, without a state
-// (LFM2).
-enum class Mixer : std::uint8_t { kMamba2, kDeltaNet, kLightning, kKimiDelta, kShortConv };
+// (LFM2); the first Mamba (Gu and Dao 2023), whose channels decay each by itself: heads of width 1.
+enum class Mixer : std::uint8_t { kMamba2, kDeltaNet, kLightning, kKimiDelta, kShortConv, kMamba1 };
 
 // Such a mixer. x, B and C of Mamba are values, keys and queries of the others, z their gate. heads
 // 0: the model has none.
@@ -72,7 +72,7 @@ struct Mamba {
   std::int64_t conv = 4;                 // taps of the causal convolution; lightning: none
   std::int64_t chunk = 128;              // tokens of a chunk of the scan
   std::int64_t gate_rank =
-      0;  // Kimi: gate and decays are projected by way of so many values; 0: not
+      0;  // Kimi: gate and decays, the first Mamba: dt, by way of so many values; 0: not
 
   // Numbers a head: dt; the delta net's write strength and decay; lightning decays by the head.
   std::int64_t scalars() const {
@@ -83,13 +83,18 @@ struct Mamba {
   std::int64_t inner() const { return heads * head_dim; }
   // Channels: x, B, C.
   std::int64_t convolved() const {
-    return kind == Mixer::kShortConv ? inner() : inner() + 2 * groups * state;
+    return kind == Mixer::kShortConv || kind == Mixer::kMamba1 ? inner()
+                                                               : inner() + 2 * groups * state;
   }
   std::int64_t decays() const { return kind == Mixer::kKimiDelta ? heads * state : 0; }
   std::int64_t gates() const { return gate_rank > 0 ? 2 * gate_rank : inner() + decays(); }
   std::int64_t projected() const {
-    return kind == Mixer::kShortConv ? 3 * inner() : gates() + convolved() + scalars() * heads;
+    return kind == Mixer::kMamba1      ? 2 * inner()
+           : kind == Mixer::kShortConv ? 3 * inner()
+                                       : gates() + convolved() + scalars() * heads;
   }
+  // The first Mamba: what x is projected to for the scan, dt by way of so many values, B and C.
+  std::int64_t selected() const { return kind == Mixer::kMamba1 ? gate_rank + 2 * state : 0; }
   // The delta nets: one norm for all heads, no bias of the convolution.
   bool delta() const { return kind == Mixer::kDeltaNet || kind == Mixer::kKimiDelta; }
   friend bool operator==(const Mamba&, const Mamba&) = default;

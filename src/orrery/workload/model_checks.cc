@@ -180,8 +180,14 @@ Status CheckMixer(const Model& m) {
       {"mamba_conv", m.mamba.conv, m.mamba.kind == Mixer::kLightning ? 0 : 1, 64},
       {"mamba_chunk", m.mamba.chunk, 1, 1 << 16},
       {"mamba_gate_rank", m.mamba.gate_rank, 0, 1 << 16}};
-  if (m.mamba.gate_rank > 0 && m.mamba.kind != Mixer::kKimiDelta) {
-    return InvalidInput("model.mamba_gate_rank: of model.mixer: kimi_delta");
+  if (m.mamba.kind == Mixer::kMamba1) {
+    if (m.mamba.head_dim != 1 || m.mamba.groups != 1 || m.mamba.gate_rank == 0) {
+      return InvalidInput(
+          "model.mixer: mamba1 has heads of mamba_head_dim 1, mamba_groups 1, and dt of "
+          "mamba_gate_rank values; set these");
+    }
+  } else if (m.mamba.gate_rank > 0 && m.mamba.kind != Mixer::kKimiDelta) {
+    return InvalidInput("model.mamba_gate_rank: of model.mixer: kimi_delta or mamba1");
   }
   return CheckFields(fields);
 }

@@ -106,11 +106,12 @@ inline constexpr std::array<Named<Activation>, 4> kActivations = {
      {"swiglu", Activation::kSwiglu},
      {"squared_relu", Activation::kSquaredRelu},
      {"relu", Activation::kRelu}}};
-inline constexpr std::array<Named<Mixer>, 5> kMixers = {{{"mamba2", Mixer::kMamba2},
+inline constexpr std::array<Named<Mixer>, 6> kMixers = {{{"mamba2", Mixer::kMamba2},
                                                          {"delta_net", Mixer::kDeltaNet},
                                                          {"lightning", Mixer::kLightning},
                                                          {"kimi_delta", Mixer::kKimiDelta},
-                                                         {"short_conv", Mixer::kShortConv}}};
+                                                         {"short_conv", Mixer::kShortConv},
+                                                         {"mamba1", Mixer::kMamba1}}};
 inline constexpr std::array<Named<Position>, 4> kPositions = {{{"learned", Position::kLearned},
                                                                {"rotary", Position::kRotary},
                                                                {"none", Position::kNone},

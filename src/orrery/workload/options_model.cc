@@ -229,11 +229,11 @@ constexpr Option kModel[] = {
     {.name = "mixer",
      .type = kChoice,
      .fallback = "mamba2",
-     .choices = "mamba2|delta_net|lightning|kimi_delta|short_conv",
+     .choices = "mamba2|delta_net|lightning|kimi_delta|short_conv|mamba1",
      .doc =
          "What stands in place of attention where a layer has Mamba: Mamba-2, the gated delta net "
-         "(Qwen3-Next), lightning attention (MiniMax-01), Kimi's delta attention, or a short "
-         "convolution between two gates (LFM2)."},
+         "(Qwen3-Next), lightning attention (MiniMax-01), Kimi's delta attention, a short "
+         "convolution between two gates (LFM2), or the first Mamba (Falcon Mamba, Jamba)."},
     {.name = "index_n_heads",
      .type = kInteger,
      .min = 0,
@@ -289,7 +289,7 @@ constexpr Option kModel[] = {
      .min = 0,
      .max = 65536,
      .doc = "Kimi's delta attention: gate and decays are projected by way of so many values; 0: "
-            "directly."},
+            "directly. The first Mamba: dt is (time_step_rank)."},
 };
 
 constexpr OptionTable kModelTable{

@@ -41,6 +41,15 @@ Status CheckConvNet(const Model& model, const Plan& plan) {
   return {};
 }
 
+// Channels' states are scanned whole.
+Status CheckFirstMamba(const Model& model, const Plan& plan) {
+  if (model.mamba.heads == 0 || model.mamba.kind != Mixer::kMamba1) return {};
+  if (plan.parallel.tp * plan.parallel.cp == 1) return {};
+  return InvalidInput(
+      "parallel.{}: the mixer of {} (mamba1) is not split over ranks; use tp 1 and cp 1",
+      plan.parallel.tp > 1 ? "tp" : "cp", model.name);
+}
+
 bool SplitsUnits(const Plan& plan) { return plan.memory.sharding >= Sharding::kZero2; }
 
 Status CheckShardedLora(const Plan& plan) {
@@ -506,6 +515,7 @@ Status CheckSparseAttention(const Model& model, const Plan& plan) {
 Status CheckFeatures(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckConvNet(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckPasses(plan));
+  ORRERY_RETURN_IF_ERROR(CheckFirstMamba(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckEncoderDecoder(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckLora(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckTpOverlap(model, plan));

@@ -396,6 +396,12 @@ void AddLatent(const Shape& s, std::vector<std::int64_t>* out) {
 // All of it is split over the tensor-parallel ranks by heads.
 void AddMamba(const Shape& s, std::vector<std::int64_t>* out) {
   const Mamba& m = s.mamba;
+  if (m.kind == Mixer::kMamba1) {
+    const std::int64_t n = m.inner();
+    out->insert(out->end(), {n * m.state, n, n * m.conv, n, m.selected() * n, m.gate_rank * n, n,
+                             m.projected() * s.hidden, n * s.hidden});
+    return;
+  }
   if (m.kind != Mixer::kMamba2) {
     if (m.delta()) {  // bias of the decay, A, convolution
       const std::int64_t biases = m.decays() > 0 ? m.decays() : m.heads;

@@ -23,10 +23,11 @@ MambaWriter::MambaWriter(const Shape& s, BlockWriter* w) : s_(s), m_(s.mamba), w
                     full ? Lifetime::kCall : Lifetime::kMicrobatch);
   };
   const std::int64_t e = s.element_bytes;
-  const std::int64_t gates = m_.gate_rank > 0 ? m_.inner() + m_.decays() : 0;
+  const bool first = m_.kind == Mixer::kMamba1;
+  const std::int64_t gates = m_.gate_rank > 0 && !first ? m_.inner() + m_.decays() : 0;
   projected_ = make("mamba.projected", s.tokens() * (m_.projected() + gates) * e);
   scanned_ = make("mamba.scanned", s.tokens() * m_.inner() * e);
-  gated_ = make("mamba.gated", LinearBytes(s, s.tokens() * m_.inner()));
+  gated_ = make("mamba.gated", first ? 0 : LinearBytes(s, s.tokens() * m_.inner()));
   if (linear()) operands_ = make("mamba.operands", LinearSaved());
 }
 
@@ -98,13 +99,18 @@ void Write(const Shape& s, BlockWriter* w, std::span<const ScanStep> steps) {
 std::int64_t MambaWriter::LinearSaved() const {
   const std::int64_t e = s_.element_bytes;
   if (m_.kind == Mixer::kShortConv) return s_.tokens() * m_.inner() * e;  // the gated values
+  if (m_.kind == Mixer::kMamba1) {
+    constexpr std::int64_t kTokensOfAState = 2048;
+    const std::int64_t states = s_.batch * ((s_.seq + kTokensOfAState - 1) / kTokensOfAState);
+    return s_.tokens() * m_.selected() * e + states * m_.inner() * m_.state * 2 * 4;
+  }
   const std::int64_t operands = m_.inner() + 2 * m_.heads * m_.state;
   const std::int64_t scalars = m_.decays() > 0 ? 4 * (m_.heads + m_.decays()) : 8 * m_.heads;
   return s_.tokens() * (operands * e + (m_.delta() ? scalars + m_.heads * m_.chunk * e : 0));
 }
 
 void MambaWriter::GatesUp(Pass pass) {
-  if (m_.gate_rank == 0) return;
+  if (m_.gate_rank == 0 || m_.kind == Mixer::kMamba1) return;
   for (const auto& [name, width] :
        {std::pair{"gate_up", m_.inner()}, std::pair{"decay_up", m_.decays()}}) {
     const auto product = [&, name = name](std::int64_t m, std::int64_t n, std::int64_t k,
@@ -130,7 +136,72 @@ void MambaWriter::Decay(Pass pass) {
          forward ? e : e + 4, pass);
 }
 
+void MambaWriter::SelectiveScan(std::int64_t read, std::int64_t written, std::int64_t evaluations,
+                                Pass pass) {
+  const std::int64_t e = s_.element_bytes, elements = s_.tokens() * m_.inner();
+  graph::MemoryBound scan =
+      Elementwise(s_, MemoryOp::kStateDecay, elements, evaluations * m_.state, 0, 0, pass);
+  const std::int64_t shared = s_.tokens() * 2 * m_.state * e;  // B and C
+  scan.bytes_read = elements * read * e + shared;
+  scan.bytes_written = elements * written * e + (pass == Pass::kBackward ? 2 * shared : 0);
+  w_->Kernel("selective_scan", scan);
+}
+
+// dt's values, B and C of x; dt of its values. `again`: the latter alone, in backward.
+void MambaWriter::Select(Pass pass, bool again) {
+  const auto product = [&](std::string_view name, std::int64_t m, std::int64_t n, std::int64_t k,
+                           GemmLayout layout) {
+    WriteGemm(s_, w_, name, {.m = m, .n = n, .k = k, .dtype = s_.dtype, .layout = layout});
+  };
+  const std::int64_t tokens = s_.tokens(), inner = m_.inner(), rank = m_.gate_rank;
+  if (pass == Pass::kForward || again) {
+    if (!again) product("x_projection", tokens, m_.selected(), inner, GemmLayout::kNT);
+    return product("dt_projection", tokens, inner, rank, GemmLayout::kNT);
+  }
+  product("dt_projection", tokens, rank, inner, GemmLayout::kNN);
+  product("dt_projection", inner, rank, tokens, GemmLayout::kTN);
+  product("x_projection", tokens, inner, m_.selected(), GemmLayout::kNN);
+  product("x_projection", m_.selected(), inner, tokens, GemmLayout::kTN);
+}
+
+void MambaWriter::FirstScan() {
+  const std::int64_t e = s_.element_bytes;
+  const Pass pass = Pass::kForward;
+  w_->Alloc(operands_);
+  Module("layers.mamba.convolution", pass);
+  Stream("causal_convolution", MemoryOp::kCausalConv, m_.inner(), e, e, pass);
+  Module("layers.mamba.scan", pass);
+  const Buffer dt = w_->Temporary("dt", s_.tokens() * m_.inner() * e);
+  w_->Alloc(dt);
+  Select(pass, false);
+  SelectiveScan(3, 2, 1, pass);
+  w_->Free(dt);
+}
+
+void MambaWriter::FirstScanBackward() {
+  const std::int64_t e = s_.element_bytes;
+  const Pass pass = Pass::kBackward;
+  Module("layers.mamba.scan", pass);
+  Stream("causal_convolution", MemoryOp::kCausalConv, m_.inner(), e, e, pass);
+  const Buffer dt = w_->Temporary("dt", 2 * s_.tokens() * m_.inner() * e);  // and its gradient
+  w_->Alloc(dt);
+  Select(pass, true);
+  // x, dt, z, the output and its gradient; gradients of x, dt and z, the gated output again.
+  SelectiveScan(5, 4, 2, pass);
+  Select(pass, false);
+  w_->Free(dt);
+  w_->Free(operands_);
+  Module("layers.mamba.convolution", pass);
+  Stream("causal_convolution", MemoryOp::kCausalConv, m_.inner(), 2 * e, e, pass);
+  for (const auto& [name, elements] :
+       {std::pair{"convolution", m_.inner() * (m_.conv + 1)}, std::pair{"dt_bias", m_.inner()},
+        std::pair{"a", m_.inner() * m_.state}, std::pair{"d", m_.inner()}}) {
+    AccumulateGradient(s_, w_, name, elements);
+  }
+}
+
 void MambaWriter::LinearScan() {
+  if (m_.kind == Mixer::kMamba1) return FirstScan();
   const std::int64_t e = s_.element_bytes;
   const Pass pass = Pass::kForward;
   w_->Alloc(operands_);
@@ -160,6 +231,7 @@ void MambaWriter::LinearScan() {
 }
 
 void MambaWriter::LinearScanBackward() {
+  if (m_.kind == Mixer::kMamba1) return FirstScanBackward();
   const std::int64_t e = s_.element_bytes;
   const Pass pass = Pass::kBackward;
   Module("layers.mamba.scan", pass);
@@ -293,7 +365,9 @@ void MambaWriter::Forward(bool keep) {
   Exchange("gate.dealt", m_.inner(), Pass::kForward);
   Module("layers.mamba.norm", Pass::kForward);
   w_->Alloc(gated_);
-  if (m_.kind == Mixer::kShortConv) {
+  if (m_.kind == Mixer::kMamba1) {
+    // The gate is in the scan.
+  } else if (m_.kind == Mixer::kShortConv) {
     Stream("gate", MemoryOp::kSwiglu, m_.inner(), 2 * e, e, Pass::kForward);
   } else {
     Stream("gated_norm", MemoryOp::kRmsNorm, m_.inner(), 2 * e, e, Pass::kForward);
@@ -348,7 +422,9 @@ void MambaWriter::Backward() {
   Reorder(m_.inner(), pass);
   w_->Alloc(scanned);
   w_->Alloc(projected);
-  if (m_.kind == Mixer::kShortConv) {
+  if (m_.kind == Mixer::kMamba1) {
+    // As forward.
+  } else if (m_.kind == Mixer::kShortConv) {
     Stream("gate", MemoryOp::kSwiglu, m_.inner(), 3 * e, 2 * e, pass);
   } else {
     Stream("gated_norm", MemoryOp::kRmsNorm, m_.inner(), 3 * e, 2 * e, pass);

@@ -40,6 +40,14 @@
 // along a chunk, and multiplied into copies of keys and queries. Gate and decays may be projected
 // by way of a few values. LFM2's short convolution: one projection to two gates and values, a gate,
 // the convolution, the other gate, the projection back.
+//
+// The first Mamba (Gu and Dao 2023; state-spaces/mamba, selective_scan_interface.py): one
+// projection to x and z, the convolution, x projected to dt (by way of gate_rank values), B and C,
+// the scan. That is one kernel a pass: of each channel its n states decay by exp(dt·A) token by
+// token, an exponential each forward and two backward (state and gradient); it reads x, dt and z
+// and writes what is scanned before and behind the gate. Kept from forward: x and z, dt's values,
+// B, C, the scan's output, and states every 2,048 tokens; backward runs the convolution and dt
+// again (checkpoint_lvl 1) and the gate with the scan. tp 1 and cp 1.
 #pragma once
 
 #include "orrery/workload/generators/block_writer.h"
@@ -83,6 +91,12 @@ class MambaWriter {
   // Bytes that a linear scan keeps: its inputs, the delta net's inverse.
   std::int64_t LinearSaved() const;
   void LinearScan();
+  // The first Mamba's: a kernel over tokens and channels that evaluates so many exponentials each.
+  void SelectiveScan(std::int64_t read, std::int64_t written, std::int64_t evaluations,
+                     graph::Pass pass);
+  void FirstScan();
+  void FirstScanBackward();
+  void Select(graph::Pass pass, bool again);
   void LinearScanBackward();
   // So many columns of this rank's tokens against all tokens of a cp-th of them, or back.
   void Exchange(std::string_view name, std::int64_t cols, graph::Pass pass);

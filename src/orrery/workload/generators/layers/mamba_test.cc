@@ -334,5 +334,45 @@ TEST(Hybrid, RulesNameFieldAndRemedy) {
             "layers; use a divisor of both");
 }
 
+// The first Mamba of 512 channels with 16 states, dt by way of 16 values: x and z 2·512·256, the
+// projection back 512·256, to dt, B and C 48·512, dt 16·512.
+TEST(FirstMamba, Layer) {
+  Model m = SmallHybrid("MM");
+  m.experts = {};
+  m.mamba = {.kind = Mixer::kMamba1,
+             .heads = 512,
+             .head_dim = 1,
+             .state = 16,
+             .groups = 1,
+             .gate_rank = 16};
+  const std::int64_t products = 3 * 512 * 256 + 48 * 512 + 16 * 512;
+  const std::int64_t vectors = 512 * (4 + 1) + 512 + 512 * 16 + 512;
+  EXPECT_EQ(Elements(m, One()), 2 * (products + vectors + 256) + 2 * 256 * 1024 + 256);
+  const graph::Graph g = Make(m, One());
+  const Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(verified.ok()) << verified.message();
+  const graph::Block& forward = FindBlock(g, "layer.forward");
+  EXPECT_NE(Operations(g, forward)
+                .find("in_projection causal_convolution x_projection "
+                      "dt_projection selective_scan out_projection"),
+            std::string::npos)
+      << Operations(g, forward);
+  EXPECT_EQ(GemmFlops(forward), 2.0 * 512 * static_cast<double>(products));
+  // Gradients of inputs and of weights; dt of its values once more.
+  EXPECT_EQ(GemmFlops(FindBlock(g, "layer.backward")),
+            2.0 * 512 * static_cast<double>(2 * products + 16 * 512));
+  // An exponential for each state, token and channel.
+  for (const graph::Kernel& kernel : forward.kernels) {
+    const auto* scan = std::get_if<graph::MemoryBound>(&kernel);
+    if (scan == nullptr || scan->op != graph::MemoryOp::kStateDecay) continue;
+    EXPECT_EQ(scan->rows * scan->cols, 512 * 512 * 16);
+  }
+  Plan p = One();
+  p.memory.recompute = Recompute::kFull;
+  EXPECT_TRUE(graph::Verify(Make(m, p), graph::VerifyLevel::kFull).ok());
+  p.parallel.cp = 2;
+  EXPECT_TRUE(Validate(m, p).message().starts_with("parallel.cp: the mixer of small hybrid"));
+}
+
 }  // namespace
 }  // namespace orrery::workload

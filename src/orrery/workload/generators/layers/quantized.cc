@@ -38,7 +38,10 @@ std::vector<Matrix> MoreMatrices(const Shape& s) {
                            {l.index_dim, s.hidden},
                            {l.index_heads, s.hidden}});
   }
-  if (s.mamba.gate_rank > 0) {
+  if (s.mamba.selected() > 0) {
+    all.insert(all.end(),
+               {{s.mamba.selected(), s.mamba.inner()}, {s.mamba.inner(), s.mamba.gate_rank}});
+  } else if (s.mamba.gate_rank > 0) {
     all.insert(all.end(),
                {{s.mamba.inner(), s.mamba.gate_rank}, {s.mamba.decays(), s.mamba.gate_rank}});
   }
@@ -49,7 +52,7 @@ std::vector<Matrix> MoreMatrices(const Shape& s) {
 }
 
 MemoryBound Streamed(const Shape& s, MemoryOp op, std::int64_t n, std::int64_t read,
-                   std::int64_t written, Pass pass) {
+                     std::int64_t written, Pass pass) {
   return {.op = op,
           .rows = 1,
           .cols = n,
