@@ -28,7 +28,8 @@ void Job(std::string_view bytes) {
 // A recipe whose file has that ending. A job that comes out is a job file as well.
 void Recipe(std::string_view bytes, const std::string& name, const std::string& dialect) {
   const bool own = dialect == "maxtext" || dialect == "llm-foundry" || dialect == "nemo" ||
-                   dialect == "megatron";  // they say shapes
+                   dialect == "megatron" || dialect == "olmo" || dialect == "nanogpt" ||
+                   dialect == "internevo";  // they say shapes
   recipes::Options options{
       .dialect = dialect, .cluster = "h100-ib-400g", .model = own ? "" : "llama3-8b", .gpus = 16};
   if (dialect == "deepspeed") options.read.set = {"training.seq_len=2048"};
@@ -50,7 +51,7 @@ const cluster::Cluster& SmallCluster() {
   return *cluster;
 }
 
-constexpr std::array<Target, 24> kTargets = {{
+constexpr std::array<Target, 31> kTargets = {{
     {"job", Job},
     {"recipe-deepspeed", [](std::string_view b) { Recipe(b, "ds.json", "deepspeed"); }},
     {"recipe-accelerate", [](std::string_view b) { Recipe(b, "fsdp.yaml", "accelerate"); }},
@@ -70,6 +71,14 @@ constexpr std::array<Target, 24> kTargets = {{
      [](std::string_view b) { Recipe(b, "sft.sh", "ms-swift-megatron"); }},
     {"recipe-nemo", [](std::string_view b) { Recipe(b, "gpt.yaml", "nemo"); }},
     {"recipe-megatron", [](std::string_view b) { Recipe(b, "train.sh", "megatron"); }},
+    {"recipe-litgpt", [](std::string_view b) { Recipe(b, "full.yaml", "litgpt"); }},
+    {"recipe-olmo", [](std::string_view b) { Recipe(b, "OLMo-7B.yaml", "olmo"); }},
+    {"recipe-automodel", [](std::string_view b) { Recipe(b, "peft.yaml", "automodel"); }},
+    {"recipe-verl", [](std::string_view b) { Recipe(b, "ppo.yaml", "verl"); }},
+    {"recipe-nanogpt", [](std::string_view b) { Recipe(b, "train_gpt2.py", "nanogpt"); }},
+    {"recipe-internevo", [](std::string_view b) { Recipe(b, "7B_sft.py", "internevo"); }},
+    {"recipe-torchtitan-python",
+     [](std::string_view b) { Recipe(b, "llama3/config_registry.py", "torchtitan"); }},
     {"csv", [](std::string_view b) { (void)formats::CsvTable::Parse(b, "input"); }},
     {"nccl-table", [](std::string_view b) { (void)search::NcclLogToCsv(b, "input", {}); }},
     {"connection-matrix",

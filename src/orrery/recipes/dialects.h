@@ -84,6 +84,8 @@ const Table& AxolotlTable();
 bool IsAxolotl(std::string_view text, const std::string& path);
 const Table& MsSwiftTable();
 bool IsMsSwift(std::string_view text, const std::string& path);
+const Table& OpenInstructTable();
+bool IsOpenInstruct(std::string_view text, const std::string& path);
 // How many processes ms-swift starts stands in the environment: NPROC_PER_NODE and NNODES.
 void ReadSwiftLaunch(const Script& script, Launch* launch);
 // ZeRO's stage, buckets and offload.
@@ -93,11 +95,38 @@ Result<Imported> ReadHuggingFace(const std::vector<File>& files, const Options& 
 const Table& TorchtitanTable();
 bool IsTorchtitan(std::string_view text, const std::string& path);
 Result<Imported> ReadTorchtitan(const std::vector<File>& files, const Options& options);
+// One of the configurations in a config_registry.py, as the keys of its TOML.
+Result<formats::Document> ReadTitanPython(const File& file, const Options& options);
 void ReadTorchtitanRules(const std::string& model_file, Reading* r);
 
 const Table& TorchtuneTable();
 bool IsTorchtune(std::string_view text, const std::string& path);
 Result<Imported> ReadTorchtune(const std::vector<File>& files, const Options& options);
+
+const Table& LitgptTable();
+bool IsLitgpt(std::string_view text, const std::string& path);
+Result<Imported> ReadLitgpt(const std::vector<File>& files, const Options& options);
+
+const Table& OlmoTable();
+bool IsOlmo(std::string_view text, const std::string& path);
+Result<Imported> ReadOlmo(const std::vector<File>& files, const Options& options);
+
+const Table& NanoGptTable();
+bool IsNanoGpt(std::string_view text, const std::string& path);
+Result<Imported> ReadNanoGpt(const std::vector<File>& files, const Options& options);
+
+const Table& InternEvoTable();
+bool IsInternEvo(std::string_view text, const std::string& path);
+Result<Imported> ReadInternEvo(const std::vector<File>& files, const Options& options);
+
+const Table& VerlTable();
+bool IsVerl(std::string_view text, const std::string& path);
+Result<Imported> ReadVerl(const std::vector<File>& files, const Options& options);
+
+// NeMo Automodel.
+const Table& AutomodelTable();
+bool IsAutomodel(std::string_view text, const std::string& path);
+Result<Imported> ReadAutomodel(const std::vector<File>& files, const Options& options);
 
 const Table& MaxTextTable();
 bool IsMaxText(std::string_view text, const std::string& path);

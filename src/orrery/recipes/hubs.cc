@@ -1,8 +1,8 @@
-// Frameworks around Hugging Face's Trainer: axolotl's YAML and ms-swift's command lines and YAML.
-// What one argument says stands in data/recipes/axolotl.csv and ms_swift.csv, mostly as the
-// Trainer's argument that says the same; here is what they take when nothing is said. Source:
-// axolotl-ai-cloud/axolotl, src/axolotl/utils/schemas and core/builders; modelscope/ms-swift,
-// swift/arguments and swift/config.
+// Frameworks around Hugging Face's Trainer: axolotl's YAML, ms-swift's command lines and YAML,
+// open-instruct. What one argument says stands in data/recipes/axolotl.csv and ms_swift.csv, mostly
+// as the Trainer's argument that says the same; here is what they take when nothing is said.
+// Source: axolotl-ai-cloud/axolotl, src/axolotl/utils/schemas and core/builders;
+// modelscope/ms-swift, swift/arguments and swift/config.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -97,6 +97,18 @@ void SwiftDefaults(const Script* script, Sources* sources, Reading* r) {
   if (!r->Has("--gradient_accumulation_steps")) AddSwiftPasses(sources->launch, r);
 }
 
+// Accelerate starts it with --mixed_precision bf16 in all of its scripts; models are loaded in
+// bf16.
+void OpenInstructDefaults(const Script*, Sources*, Reading* r) {
+  if (!r->Has("--bf16") && !r->Has("--fp16") && !r->Has("mixed_precision")) {
+    r->AddAs("--bf16", "mixed_precision", "true", r->file());
+    r->draft().Assume("bf16: accelerate launch --mixed_precision bf16, as open-instruct's scripts");
+  }
+  if (!r->Has("--attn_implementation")) {
+    r->AddAs("--attn_implementation", "use_flash_attn", "flash_attention_2", r->file());
+  }
+}
+
 }  // namespace
 
 void ReadSwiftLaunch(const Script& script, Launch* launch) {
@@ -134,6 +146,23 @@ const Table& MsSwiftTable() {
   return table;
 }
 
+const Table& OpenInstructTable() {
+  static constexpr std::string_view kLines[] = {
+#include "orrery_data_recipes_open_instruct.inc"
+  };
+  static const Table table(kLines);
+  return table;
+}
+
+bool IsOpenInstruct(std::string_view text, const std::string& path) {
+  if (IsYaml(path)) {
+    return HasKey(text, "per_device_train_batch_size") &&
+           (HasKey(text, "with_tracking") || HasKey(text, "dataset_mix_dir") ||
+            HasKey(text, "dataset_mixer_list"));
+  }
+  return Contains(text, "open_instruct/finetune.py") || Contains(text, "open_instruct.finetune");
+}
+
 bool IsAxolotl(std::string_view text, const std::string& path) {
   return IsYaml(path) && HasKey(text, "base_model") &&
          (HasKey(text, "sequence_len") || HasKey(text, "micro_batch_size"));
@@ -151,8 +180,10 @@ bool IsMsSwift(std::string_view text, const std::string& path) {
 }
 
 const Hub* FindHub(std::string_view text, const std::string& path) {
-  static constexpr Hub kHubs[] = {{"axolotl", AxolotlTable, IsAxolotl, AxolotlDefaults},
-                                  {"ms-swift", MsSwiftTable, IsMsSwift, SwiftDefaults}};
+  static constexpr Hub kHubs[] = {
+      {"axolotl", AxolotlTable, IsAxolotl, AxolotlDefaults},
+      {"ms-swift", MsSwiftTable, IsMsSwift, SwiftDefaults},
+      {"open-instruct", OpenInstructTable, IsOpenInstruct, OpenInstructDefaults}};
   for (const Hub& hub : kHubs) {
     if (hub.knows(text, path)) return &hub;
   }

@@ -96,7 +96,8 @@ std::string TakeModelFile(std::vector<File>* files) {
 
 bool SetKnownModel(std::string_view framework, std::string_view name, Draft* draft) {
   const Models& models = AllModels();
-  const std::string plain = framework == "hub" ? HubName(name) : std::string(name);
+  const bool hub = framework == "hub" || framework == "litgpt";  // which has the hub's names
+  const std::string plain = hub ? HubName(name) : std::string(name);
   const auto found = models.find(std::string(framework) + " " + plain);
   if (found == models.end()) return false;
   if (!found->second.preset.empty()) draft->SetText("model", found->second.preset);

@@ -79,7 +79,22 @@ Result<CommandLine> FindTraining(const Script& script, const Tables& tables,
   return CommandOf(script, *best);
 }
 
-CommandLine CommandOf(const Script& script, const std::vector<Word>& command) {
+CommandLine CommandOf(const Script& script, const std::vector<Word>& all) {
+  // What a launcher of jobs is handed behind "--" is the command (open-instruct's mason.py).
+  std::vector<Word> command = all;
+  const auto wrapped = std::ranges::find(command, "--", &Word::text);
+  constexpr std::string_view kStarts[] = {"accelerate", "python", "python3", "torchrun",
+                                          "deepspeed"};
+  std::int64_t nodes = 0, each = 0;
+  if (wrapped != command.end() && wrapped + 1 != command.end() &&
+      std::ranges::find(kStarts, (wrapped + 1)->text) != std::end(kStarts)) {
+    Launch outer;
+    for (auto word = command.begin(); word + 1 < wrapped; ++word) {
+      if (word->text == "--num_nodes") Take(*(word + 1), &nodes, &outer);
+      if (word->text == "--gpus") Take(*(word + 1), &each, &outer);
+    }
+    command.erase(command.begin(), wrapped + 1);
+  }
   auto program = std::ranges::find_if(command, [](const Word& word) {
     return word.text.ends_with(".py") || word.text.ends_with(".py\"");
   });
@@ -98,7 +113,16 @@ CommandLine CommandOf(const Script& script, const std::vector<Word>& command) {
       ReadLauncher(other, &line.launch);
   }
   line.launcher.assign(command.begin(), split);
-  ReadLauncher(line.launcher, &line.launch);
+  // Programs that launch by themselves take a launcher's options among their own.
+  const std::string& own = command.front().text;
+  const bool launches = program == command.end() && (own == "tune" || own == "automodel");
+  ReadLauncher(launches ? command : line.launcher, &line.launch);
+  if (launches && line.launch.nodes == 0 && line.launch.unknown.empty()) line.launch.nodes = 1;
+  if (nodes > 0 && each > 0) {
+    line.launch.nodes = nodes;
+    line.launch.gpus_per_node = each;
+    line.launch.gpus = 0;
+  }
   const bool torchrun = std::ranges::any_of(line.launcher, [](const Word& word) {
     return word.text.ends_with("torchrun") || word.text == "torch.distributed.run" ||
            word.text == "torch.distributed.launch";

@@ -198,21 +198,29 @@ void ReadRemat(Reading* r) {
   Draft& draft = r->draft();
   const std::string policy = r->Text("remat_policy");
   const std::string_view keeps =
-      policy == "full"            ? "nothing"
-      : policy == "save_qkv_proj" ? "qkv"
+      policy == "full"                                                     ? "nothing"
+      : policy == "save_qkv_proj"                                          ? "qkv"
+      : policy.starts_with("save_dot_") && Contains(policy, "_except_mlp") ? "qkv_out"
       : policy == "minimal" || policy == "minimal_flash" || policy == "minimal_with_context"
           ? "products"
           : "";
   if (policy == "none") {
     draft.SetText("training.recompute", "none");
   } else if (keeps.empty()) {
-    r->Refuse("remat_policy", fmt::format("'{}' is not modelled; full, save_qkv_proj, minimal, "
-                                          "minimal_with_context and none are",
+    r->Refuse("remat_policy", fmt::format("'{}' is not modelled; full, save_qkv_proj, "
+                                          "save_dot_except_mlp, minimal, minimal_with_context and "
+                                          "none are",
                                           Printable(policy, 60)));
   } else {
     draft.SetText("training.recompute", "full");
     draft.SetText("framework_options.recompute_keeps", keeps);
-    if (policy == "minimal_flash" || policy == "minimal_with_context") {
+    if (policy == "save_dot_except_mlpwi") {
+      draft.Assume(
+          "remat_policy save_dot_except_mlpwi: the feed-forward's last product is kept as well, "
+          "and "
+          "here it is computed again");
+    }
+    if (policy == "minimal_flash" || Contains(policy, "with_context")) {
       draft.Assume(fmt::format(
           "remat_policy {}: attention's output is kept as well, and here it is computed again",
           policy));

@@ -98,7 +98,9 @@ void ReadRecompute(Reading* r) {
 void ReadMegatronSharding(Reading* r) {
   Draft& draft = r->draft();
   const bool distributed = r->On("--use-distributed-optimizer") || r->On("--distributed-optimizer");
-  const bool fsdp = r->On("--use-megatron-fsdp") || r->On("--use-custom-fsdp");
+  const bool torch = r->On("--use-torch-fsdp2");
+  const bool keeps = r->On("--torch-fsdp2-no-reshard-after-forward");
+  const bool fsdp = r->On("--use-megatron-fsdp") || r->On("--use-custom-fsdp") || torch;
   const std::string strategy = r->Text("--data-parallel-sharding-strategy");
   std::string sharding = distributed ? "zero1" : "none";
   if (fsdp) {
@@ -106,6 +108,10 @@ void ReadMegatronSharding(Reading* r) {
                : strategy == "optim"       ? "zero1"
                : strategy == "optim_grads" ? "zero2"
                                            : "zero3";
+  }
+  if (torch) {
+    sharding = keeps ? "zero2" : "zero3";
+    draft.Assume("PyTorch's FSDP2 around Megatron's layers is priced as Megatron FSDP");
   }
   draft.SetText("training.sharding", sharding);
   if (!draft.Has("framework_options.overlap_grad_reduce")) {
@@ -209,10 +215,11 @@ void ReadGraphs(Reading* r) {
 // What only the training script's name says.
 void ReadProgram(const std::string& program, Reading* r) {
   if (program.find("bert") != std::string::npos) r->draft().Set("model.encoder", true);
-  for (const char* other : {"t5", "retro", "ict", "vision", "vlm", "mimo"}) {
+  if (Contains(program, "_t5")) r->draft().Set("model.encoder_layers", std::int64_t{1});  // below
+  for (const char* other : {"retro", "ict", "vision", "vlm", "mimo"}) {
     if (program.find(fmt::format("_{}", other)) == std::string::npos) continue;
     r->Problem(
-        fmt::format("{}: {} trains a model that is not modelled here (valid: GPT, BERT and "
+        fmt::format("{}: {} trains a model that is not modelled here (valid: GPT, BERT, T5 and "
                     "hybrids with Mamba)",
                     r->file(), Printable(program, 60)));
   }

@@ -61,6 +61,10 @@ void ReadAttentionShape(Reading* r) {
   } else {
     r->Find("--num-query-groups");  // counts only with the flag
   }
+  // BigCode's: one head of keys and values for all.
+  if (r->Text("--attention-head-type") == "multiquery") {
+    draft.Set("model.kv_heads", std::int64_t{1});
+  }
   const bool bias = !r->On("--disable-bias-linear"), qkv = r->On("--add-qkv-bias");
   draft.Set("model.attention_bias", bias || qkv);
   draft.Set("model.mlp_bias", bias);
@@ -304,6 +308,19 @@ void ReadHybrid(Reading* r) {
   }
 }
 
+// An encoder with a decoder (pretrain_t5.py): what says layers and tokens alone is the encoder's.
+void ReadEncoder(Reading* r) {
+  Draft& draft = r->draft();
+  const auto layers = r->Whole("--decoder-num-layers");
+  const auto length = r->Whole("--decoder-seq-length");
+  if (!layers && !length && !draft.Has("model.encoder_layers")) return;
+  const std::int64_t encoder = draft.Whole("model.layers", 0);
+  draft.Set("model.encoder_layers", encoder);
+  draft.Set("model.layers", encoder + layers.value_or(encoder));
+  draft.Set("model.encoder_len", draft.Whole("training.seq_len", 0));
+  if (length) draft.Set("training.seq_len", *length);
+}
+
 void ReadDropout(Reading* r) {
   const double hidden = r->Real("--hidden-dropout", 0.1);
   const double attention = r->Real("--attention-dropout", 0.1);
@@ -319,6 +336,7 @@ void ReadMegatronModel(bool named, Reading* r) {
   ReadPositions(r);
   ReadHybrid(r);
   ReadExperts(r);
+  ReadEncoder(r);
   ReadDropout(r);
   if (!named) ReadVocabulary(r);
 }

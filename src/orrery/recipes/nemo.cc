@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "orrery/base/text.h"
+#include "orrery/recipes/adapters.h"
 #include "orrery/recipes/configuration.h"
 #include "orrery/recipes/dialects.h"
 #include "orrery/recipes/reading.h"
@@ -18,11 +19,14 @@ namespace {
 using formats::Document;
 using formats::Node;
 
-// A name of NeMo's own, one of Megatron's under any section, a section without effect; else none.
+// A name of NeMo's own or a section without effect, else one of Megatron's under any section. What
+// the training data say counts (model.data.train_ds.micro_batch_size), not what an evaluation's do.
 const Row* FindLeaf(const std::string& path) {
   const std::string last = path.substr(path.rfind('.') + 1);
   const Row* own = NemoTable().Find(last.starts_with('_') && path != "peft._target_" ? last : path);
-  if (own != nullptr && !own->many()) return own;
+  const bool data = path.starts_with("model.data.") && !Contains(path, "validation_ds") &&
+                    !Contains(path, "test_ds");
+  if (own != nullptr && (!own->many() || !data)) return own;
   const Row* field = MegatronTable().FindField(last);
   return field != nullptr ? field : own;
 }
@@ -95,30 +99,39 @@ void AddTokenizer(Reading* r) {
   }
 }
 
+// NeMo 1's and Megatron Bridge's.
 void ReadAdapters(Reading* r) {
   const std::string kind = Lower(r->Text("peft._target_"));
-  const auto rank = r->Whole("peft.dim");
-  std::vector<std::string> targets = r->Texts("peft.target_modules");
-  std::ranges::sort(targets);
-  if (kind.empty()) return;
-  if (kind.find("lora") == std::string::npos || kind.find("canonical") != std::string::npos) {
+  const std::string scheme = Lower(r->Text("model.peft.peft_scheme"));
+  const bool old = !scheme.empty() && scheme != "none" && scheme != "null";
+  const std::string_view said =
+      old ? "model.peft.lora_tuning.target_modules" : "peft.target_modules";
+  const auto rank = r->Whole(old ? "model.peft.lora_tuning.adapter_dim" : "peft.dim");
+  const std::vector<std::string> names = r->Texts(said);
+  if (old && scheme != "lora") {
+    return r->Refuse("model.peft.peft_scheme",
+                     fmt::format("'{}' is not modelled; lora and null are", Printable(scheme, 40)));
+  }
+  if (!old && kind.empty()) return;
+  if (!old && (!Contains(kind, "lora") || Contains(kind, "canonical"))) {
     return r->Refuse("peft._target_", "modelled: LoRA");
   }
-  using Names = std::vector<std::string>;
-  const std::string_view name =
-      targets.empty() || targets == Names{"linear_fc1", "linear_fc2", "linear_proj", "linear_qkv"}
-          ? "all"
-      : targets == Names{"linear_proj", "linear_qkv"} ? "attention"
-      : targets == Names{"linear_qkv"}                ? "qkv"
-      : targets == Names{"linear_fc1", "linear_fc2"}  ? "mlp"
-                                                      : "";
-  if (name.empty()) {
-    return r->Refuse("peft.target_modules",
-                     "adapters are modelled beside linear_qkv, these and linear_proj, linear_fc1 "
-                     "and linear_fc2, or all four");
+  std::vector<std::string> modules;
+  for (const std::string& name : names) {
+    const bool qkv = name == "linear_qkv" || name == "attention_qkv" || name == "attention";
+    const bool projection =
+        name == "linear_proj" || name == "attention_dense" || name == "attention";
+    const bool fc1 = name == "linear_fc1" || name == "mlp_fc1" || name == "mlp";
+    const bool fc2 = name == "linear_fc2" || name == "mlp_fc2" || name == "mlp";
+    if (qkv) modules.emplace_back("qkv_proj");
+    if (projection) modules.emplace_back("o_proj");
+    if (fc1) modules.emplace_back("gate_up_proj");
+    if (fc2) modules.emplace_back("down_proj");
+    if (!qkv && !projection && !fc1 && !fc2) modules.push_back(name);
   }
+  if (names.empty()) modules = {old ? "qkv_proj" : "all-linear"};
   r->draft().Set("training.lora_rank", rank.value_or(32));
-  r->draft().SetText("training.lora_targets", name);
+  SetLoraTargets(modules, said, r);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "orrery/base/text.h"
+#include "orrery/base/units.h"
 #include "orrery/recipes/bridge_recipes.h"
 #include "orrery/recipes/configuration.h"
 #include "orrery/recipes/dialects.h"
@@ -52,8 +53,9 @@ std::vector<std::string> Named(const std::vector<Word>& command) {
   return names;
 }
 
-// "a.b=c", "++a.b=c", "--a.b=c" and "--a.b c".
-std::vector<Override> Set(const std::vector<Word>& command, const std::string& script) {
+// "a.b=c", "++a.b=c", "--a.b=c" and "--a.b c"; `undotted`: "--a c" as well.
+std::vector<Override> Set(const std::vector<Word>& command, const std::string& script,
+                          bool undotted) {
   std::vector<Override> all;
   for (std::size_t i = 0; i < command.size(); ++i) {
     std::string_view text = command[i].text;
@@ -61,7 +63,8 @@ std::vector<Override> Set(const std::vector<Word>& command, const std::string& s
     text.remove_prefix(std::min(text.find_first_not_of(dashed ? "-" : "+"), text.size()));
     const std::size_t equals = text.find('=');
     const std::string_view path = text.substr(0, equals);
-    if (!IsPath(path) || (dashed && path.find('.') == std::string_view::npos)) continue;
+    const bool dotted = path.find('.') != std::string_view::npos;
+    if (!IsPath(path) || (dashed && !dotted && !undotted)) continue;
     Override set{.path = std::string(path), .source = script, .line = command[i].line};
     const Word* value = &command[i];
     if (equals != std::string_view::npos) {
@@ -88,10 +91,100 @@ bool RunsMaxText(const std::vector<Word>& command) {
   });
 }
 
-// Megatron Bridge's run_recipe.py names a recipe in Python; some keys have options of their own.
-bool RunsBridge(const std::vector<Word>& command) {
-  return std::ranges::any_of(command,
-                             [](const Word& word) { return word.text.ends_with("run_recipe.py"); });
+// A configuration that a command stands for by itself: its file's ending and text, which the keys
+// that it sets are laid over.
+struct Implied {
+  std::string ending, text;
+  std::vector<Override> set;
+};
+
+// verl's python -m verl.trainer.main_ppo and fsdp_sft_trainer; its defaults are the tables'.
+std::optional<Implied> ImpliedByVerl(const std::vector<Word>& command) {
+  const auto trainer = std::ranges::find_if(command, [](const Word& word) {
+    return word.text.starts_with("verl.trainer.") || word.text.starts_with("recipe.");
+  });
+  if (trainer == command.end() || trainer->text.find("generation") != std::string::npos) {
+    return std::nullopt;
+  }
+  if (trainer->text.find("sft") != std::string::npos) {
+    return Implied{.ending = "sft_trainer.yaml", .text = "model:\n  partial_pretrain:\n"};
+  }
+  const bool megatron = ValueOf(command, "--config-name").find("megatron") != std::string::npos;
+  return Implied{.ending = megatron ? "ppo_megatron_trainer.yaml" : "ppo_trainer.yaml",
+                 .text = megatron ? "actor_rollout_ref:\n  actor: {strategy: megatron}\n"
+                                  : "actor_rollout_ref: {actor: {strategy: fsdp}}\n"};
+}
+
+// litgpt pretrain MODEL, litgpt finetune_lora CHECKPOINT; a --config is read as any other is.
+std::optional<Implied> ImpliedByLitgpt(const std::vector<Word>& command) {
+  const auto program =
+      std::ranges::find_if(command, [](const Word& word) { return word.text == "litgpt"; });
+  if (program == command.end() || command.end() - program < 2) return std::nullopt;
+  const std::string& task = (program + 1)->text;
+  const bool pretrain = task == "pretrain", full = task == "finetune_full";
+  if (!pretrain && !full && task != "finetune_lora" && task != "finetune") return std::nullopt;
+  Implied implied{.ending = "litgpt.yaml",
+                  .text = full || pretrain ? "train:\n  micro_batch_size:\n"
+                                           : "train:\n  micro_batch_size:\nlora_r: 8\n"};
+  const std::string_view key = pretrain ? "model_name" : "checkpoint_dir";
+  implied.text += std::string(key) + ":\n" + (pretrain ? "data:\n" : "");
+  if (command.end() - program > 2 && !(program + 2)->text.starts_with("--")) {
+    implied.set.push_back({.path = std::string(key),
+                           .value = (program + 2)->text,
+                           .line = (program + 2)->line,
+                           .unknown = (program + 2)->unknown});
+  }
+  return implied;
+}
+
+// Files that a command names without their ending: torchtune's `tune run RECIPE --config
+// llama3/8B_full`, torchtitan's --module llama3 --config llama3_8b of 2026.
+std::string NamedShort(const std::vector<Word>& command, std::vector<Override>* set) {
+  const std::string config = ValueOf(command, "--config");
+  if (config.empty() || IsConfiguration(config)) return "";
+  const auto holds = [&](std::string_view text) {
+    return std::ranges::find(command, text, &Word::text) != command.end();
+  };
+  if (holds("tune") && holds("run")) return "recipes/configs/" + config + ".yaml";
+  const std::string module = ValueOf(command, "--module");
+  if (module.empty() || !holds("torchtitan.train")) return "";
+  set->push_back({.path = "config", .value = config});
+  return "torchtitan/models/" + module + "/config_registry.py";
+}
+
+// Megatron Bridge's run_recipe.py and train.sh name a recipe in Python; its performance scripts put
+// the name together from a model, a task, GPUs and a type. Some keys have options of their own.
+std::string BridgeRecipeOf(const std::vector<Word>& command) {
+  const auto runs = [&](std::string_view program) {
+    return std::ranges::any_of(command,
+                               [&](const Word& word) { return word.text.ends_with(program); });
+  };
+  if (runs("run_recipe.py") || runs("scripts/training/train.sh")) {
+    return ValueOf(command, "--recipe");
+  }
+  if (!runs("setup_experiment.py") && !runs("run_script.py")) return "";
+  const auto either = [&](std::string_view brief, std::string_view name, std::string fallback) {
+    std::string value = ValueOf(command, brief);
+    if (value.empty()) value = ValueOf(command, name);
+    return value.empty() ? std::move(fallback) : value;
+  };
+  const std::string model = either("-mr", "--model_recipe_name", "");
+  const std::string gpus = either("-ng", "--num_gpus", "");
+  if (model.empty() || gpus.empty()) return "";
+  std::string type = either("-c", "--compute_dtype", "bf16");
+  std::erase(type, '_');  // fp8_cs
+  return fmt::format("{}_{}_{}gpu_{}_{}_config", model, either("--task", "--task", "pretrain"),
+                     gpus, either("-g", "--gpu", "h100"), type);
+}
+
+// "llama3_70b_pretrain_64gpu_h100_bf16_config" runs on 64.
+std::int64_t GpusOfName(std::string_view name) {
+  const std::size_t end = name.find("gpu_");
+  if (end == std::string_view::npos) return 0;
+  const std::size_t from = name.rfind('_', end);
+  if (from == std::string_view::npos) return 0;
+  const Result<std::int64_t> gpus = ParseInteger(name.substr(from + 1, end - from - 1));
+  return gpus.ok() && *gpus > 0 ? *gpus : 0;
 }
 
 void AddBridgeOptions(const std::vector<Word>& command, const std::string& script,
@@ -156,22 +249,50 @@ Result<std::optional<Commanded>> FindConfiguration(const File& script, const Opt
       table = file ? table_of(*file) : nullptr;
       if (table != nullptr) break;
     }
+    std::vector<Override> implied_set;
+    if (table == nullptr) {
+      if (const std::string name = NamedShort(command, &implied_set); !name.empty()) {
+        ORRERY_ASSIGN_OR_RETURN(file, OpenNamed(name, script.path));
+        table = file ? table_of(*file) : nullptr;
+        if (table == nullptr) implied_set.clear();
+      }
+    }
+    std::optional<Implied> implied = table == nullptr ? ImpliedByVerl(command) : std::nullopt;
+    if (table == nullptr && !implied) implied = ImpliedByLitgpt(command);
+    if (implied) {
+      file = File{.path = script.path + " (" + implied->ending + ").yaml", .text = implied->text};
+      table = table_of(*file);
+      implied_set = std::move(implied->set);
+    }
     if (table == nullptr && RunsMaxText(command)) {
       file = File{.path = script.path + " (base.yml)",
                   .text = "per_device_batch_size: 12.0\nbase_config: base.yml\n"};
       table = &MaxTextTable();
     }
-    const std::string recipe = RunsBridge(command) ? ValueOf(command, "--recipe") : "";
+    const std::string recipe = BridgeRecipeOf(command);
     if (table == nullptr && !recipe.empty()) {
       ORRERY_ASSIGN_OR_RETURN(std::string text, BridgeRecipe(recipe));
       file = File{.path = recipe + ".yaml", .text = std::move(text)};
       table = &NemoTable();
     }
     if (table == nullptr) continue;
-    std::vector<Override> set = Set(command, script.path);
+    const bool litgpt = table == &LitgptTable();
+    if (litgpt && implied_set.empty()) {  // the model stands before --config
+      if (std::optional<Implied> named = ImpliedByLitgpt(command)) {
+        implied_set = std::move(named->set);
+      }
+    }
+    std::vector<Override> set = Set(command, script.path, litgpt);
+    for (Override& one : implied_set) {
+      one.source = script.path;
+      set.push_back(std::move(one));
+    }
+    if (litgpt) std::erase_if(set, [](const Override& one) { return one.path == "config"; });
     if (!recipe.empty()) AddBridgeOptions(command, script.path, &set);
     ORRERY_ASSIGN_OR_RETURN(file->overrides, Known(std::move(set), *table));
-    return std::optional(Commanded{*std::move(file), CommandOf(read, command).launch});
+    Launch launch = CommandOf(read, command).launch;
+    if (!recipe.empty() && launch.gpus == 0 && launch.nodes == 0) launch.gpus = GpusOfName(recipe);
+    return std::optional(Commanded{*std::move(file), std::move(launch)});
   }
   return std::optional<Commanded>();
 }

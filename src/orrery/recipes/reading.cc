@@ -191,6 +191,7 @@ void Reading::TranslateOne(const Given& given) {
   if (row.effect == Effect::kJob) {
     const std::optional<std::string> value = Value(given);
     if (!value) return;
+    said_[row.key] = fmt::format("{}: {}", given.where, given.name);
     if (row.flag()) {
       // A flag that is said to be off changes nothing: that is the framework's own default.
       if (given.on) draft_.Set(row.key, row.values.empty() ? "true" : row.values.front());
@@ -449,6 +450,19 @@ Result<std::optional<File>> OpenNamed(const std::string& name, const std::string
   return std::optional<File>();
 }
 
+Status Reading::ByArgument(Status status, const std::string& name) const {
+  // "NAME:LINE:COLUMN: KEY: what is wrong"
+  const std::string& text = status.message();
+  if (!text.starts_with(name + ":")) return status;
+  const std::size_t key = text.find(": ", name.size());
+  const std::size_t end = key == std::string::npos ? key : text.find(": ", key + 2);
+  if (end == std::string::npos) return status;
+  const auto said = said_.find(text.substr(key + 2, end - key - 2));
+  if (said == said_.end() || IsSet(said->first)) return status;
+  return Status(status.code(),
+                fmt::format("{} ({}){}", said->second, said->first, text.substr(end)));
+}
+
 Result<Imported> Reading::Finish(const std::string& dialect) {
   if (!draft_.Has("model") && !draft_.Has("model.name")) {
     const std::string base = file_.substr(file_.rfind('/') + 1);
@@ -489,8 +503,10 @@ Result<Imported> Reading::Finish(const std::string& dialect) {
   Imported imported{.dialect = dialect, .uses = std::move(uses_)};
   imported.job_text = draft_.Yaml();
   imported.name = file_ + " (imported)";
-  ORRERY_ASSIGN_OR_RETURN(imported.job, job::ReadJobText(imported.job_text, imported.name,
-                                                         options_.folder, options_.read));
+  Result<job::Job> job =
+      job::ReadJobText(imported.job_text, imported.name, options_.folder, options_.read);
+  if (!job.ok()) return ByArgument(std::move(job).TakeStatus(), imported.name);
+  imported.job = *std::move(job);
   return imported;
 }
 

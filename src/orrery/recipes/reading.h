@@ -99,6 +99,8 @@ class Reading {
   void TranslateOne(const Given& given);
   // The argument that a row stands for, in its words; false: it is refused, or as if not there.
   bool Mean(Given* given);
+  // A refusal of the drafted job, where an argument said the key that it names: by the argument.
+  Status ByArgument(Status status, const std::string& name) const;
   void NotModelled(const Given& given, const Row& row, const std::string& value);
   bool LeftOut(const Given& given) const;
   // The value as text; a problem where a variable is not set.
@@ -115,6 +117,8 @@ class Reading {
   std::set<std::string, std::less<>> asked_;
   std::vector<Use> uses_;
   std::vector<std::string> problems_, missing_;
+  // Of keys that one argument alone says: "train.sh:12: --hidden-size".
+  std::map<std::string, std::string, std::less<>> said_;
   std::int64_t nodes_ = 0;
   std::size_t unknown_ = 0;  // problems that are arguments of no table
   Draft draft_;

@@ -1,6 +1,6 @@
-// torchtitan's TOML of releases until v0.2.2 (newer ones are configured in Python): rules that join
-// several keys; what one key says alone stands in data/recipes/torchtitan.csv. Source of defaults
-// and meaning: pytorch/torchtitan, torchtitan/config/job_config.py,
+// torchtitan's TOML of releases until v0.2.2, and what python_recipes.cc makes of later ones: rules
+// that join several keys; what one key says alone stands in data/recipes/torchtitan.csv. Source of
+// defaults and meaning: pytorch/torchtitan, torchtitan/config/job_config.py,
 // distributed/pipeline_parallel.py, distributed/parallel_dims.py; before v0.1.0 config_manager.py.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -379,6 +379,9 @@ const Table& TorchtitanTable() {
 }
 
 bool IsTorchtitan(std::string_view text, const std::string& path) {
+  if (path.ends_with(".py")) {
+    return Contains(text, "torchtitan") && Contains(text, "Trainer.Config(");
+  }
   if (!path.ends_with(".toml")) return false;
   return text.find("[training]") != std::string_view::npos &&
          text.find("[model]") != std::string_view::npos;
@@ -406,13 +409,9 @@ Result<Imported> ReadTorchtitan(const std::vector<File>& files, const Options& o
         files.size());
   }
   const File& file = rest.front();
-  if (file.path.ends_with(".py")) {
-    return InvalidInput(
-        "{}: torchtitan's configurations in Python (since February 2026) are not read; its TOML "
-        "is",
-        Printable(file.path));
-  }
-  ORRERY_ASSIGN_OR_RETURN(const formats::Document document, ParseConfiguration(file));
+  const bool python = file.path.ends_with(".py");
+  ORRERY_ASSIGN_OR_RETURN(const formats::Document document,
+                          python ? ReadTitanPython(file, options) : ParseConfiguration(file));
   Reading reading({&TorchtitanTable()}, options, file.path);
   AddLeaves(document, document.root, {&TorchtitanTable()}, &reading);
   reading.Translate();
