@@ -85,18 +85,33 @@ def _fake_groups(patches: Patches, rank: int, world_size: int) -> None:
         init("fake", store=FakeStore(), rank=rank, world_size=world_size, **kept)
 
     names = list(inspect.signature(helper).parameters)
+    asked: dict[str, str] = {}  # the backend that the program named, by group
 
     @functools.wraps(helper)
     def new_group(*args: Any, **kwargs: Any) -> Any:
         named = dict(zip(names, args, strict=False)) | kwargs
-        named["backend"] = "fake"
+        wanted, named["backend"] = str(named.get("backend") or ""), "fake"
         for name in ("backend_options", "pg_options", "device_id"):
             if name in named:
                 named[name] = None
-        return helper(**named)
+        made = helper(**named)
+        if isinstance(made[0], ProcessGroup) and wanted in ("gloo", "mpi"):
+            asked[made[0].group_name] = wanted
+        return made
+
+    backend_of = dist.get_backend
+
+    @functools.wraps(backend_of)
+    def get_backend(group: Any = None) -> str:
+        """PyTorch's own code learns the truth; a program that branches on it, what it asked for."""
+        true = backend_of(group)
+        if sys._getframe(1).f_globals.get("__name__", "").startswith("torch."):
+            return str(true)
+        return asked.get(group.group_name, "nccl") if group is not None else "nccl"
 
     patches.everywhere(init, init_process_group)
     patches.replace(distributed_c10d, "_new_process_group_helper", new_group)
+    patches.replace(dist, "get_backend", get_backend)
     patches.everywhere(dist.is_nccl_available, lambda: True)
 
 

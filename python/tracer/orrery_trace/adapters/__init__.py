@@ -11,14 +11,18 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from orrery_trace.adapters import (
+    amp,
+    checkpoints,
     data,
     ddp,
     deepspeed,
     device_mesh,
+    distributions,
     dtensor,
     flex_attention,
     fsdp,
     fsdp1,
+    host_values,
     megatron,
     pipelining,
     torchtitan,
@@ -32,6 +36,10 @@ if TYPE_CHECKING:
 
 ADAPTERS = (
     data,
+    host_values,
+    checkpoints,
+    amp,
+    distributions,
     fsdp,
     fsdp1,
     device_mesh,
