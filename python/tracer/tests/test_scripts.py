@@ -18,7 +18,9 @@ model = torch.nn.Linear(64, 64).cuda()
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 """
 
-SCALER = START + """
+SCALER = (
+    START
+    + """
 optimizer = torch.optim.AdamW(model.parameters())
 scaler = torch.amp.GradScaler("cuda")
 for _ in range(4):
@@ -31,8 +33,11 @@ for _ in range(4):
     scaler.update()
     optimizer.zero_grad()
 """
+)
 
-LOGGED = START + """
+LOGGED = (
+    START
+    + """
 for i in range(4):
     loss = model(torch.randn(8, 64, device="cuda")).square().mean()
     loss.backward()
@@ -41,16 +46,22 @@ for i in range(4):
     mean = torch.zeros(3).mean()
     print(f"{i}: {loss:.4f} {mean:.2f}", loss.detach().cpu().numpy().item())
 """
+)
 
-MIXED = START + """
+MIXED = (
+    START
+    + """
 for _ in range(4):
     share = torch.distributions.Beta(torch.tensor(0.2), torch.tensor(0.2)).sample().item()
     (model(torch.randn(8, 64, device="cuda")) * share).square().mean().backward()
     optimizer.step()
     optimizer.zero_grad()
 """
+)
 
-SAVED = START + """
+SAVED = (
+    START
+    + """
 import torch.distributed.checkpoint as dcp
 from torch.distributed.fsdp import fully_shard
 fully_shard(model)
@@ -61,14 +72,48 @@ for _ in range(3):
     dcp.save({"model": model.state_dict()}, checkpoint_id="sharded")
     torch.save({"loss": torch.zeros(2)}, "whole.pt")
 """
+)
 
-BACKEND = START + """
+MOVED = """
+import functools
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
+torch.distributed.init_process_group("nccl")
+model = FullyShardedDataParallel(
+    torch.nn.Linear(64, 64), device_id=torch.cuda.current_device(), sync_module_states=True,
+    sharding_strategy=ShardingStrategy.SHARD_GRAD_OP)
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(3):
+    model(torch.randn(8, 64, device="cuda")).square().mean().backward()
+    optimizer.step()
+"""
+
+ZERO = """
+import deepspeed
+import torch
+config = {"train_micro_batch_size_per_gpu": 2, "fp16": {"enabled": True},
+          "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}}
+model = torch.nn.Linear(64, 64)
+engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
+for _ in range(3):
+    engine.backward(engine(torch.randn(8, 64, device="cuda").half()).square().mean())
+    engine.step()
+"""
+
+BACKEND = (
+    START
+    + """
+begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+begin.record()
+end.record()
+assert begin.elapsed_time(end) == 1.0
 assert dist.get_backend() == "nccl"
 assert dist.get_backend(dist.new_group(backend="gloo")) == "gloo"
 for _ in range(3):
     model(torch.randn(8, 64, device="cuda")).square().mean().backward()
     optimizer.step()
 """
+)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +155,27 @@ def test_a_checkpoint_is_not_written(tmp_path: Path, script: Callable[[str], Pat
                if line["t"] == "assumed")  # fmt: skip
 
 
-def test_a_program_learns_the_backend_that_it_asked_for(
+def test_parameters_move_by_their_data(tmp_path: Path, script: Callable[[str], Path]) -> None:
+    """FSDP1 moves a model by `device_id` so; nothing of it stays on the CPU."""
+    pytest.importorskip("torch.distributed.fsdp")
+    trace = traced(tmp_path / "trace", ["--world-size", "2"], script(MOVED))[0]
+    assert [c["recv"] for c in trace.of("comm") if c["kind"] == "all_gather"] == [4 * 64 * 65]
+    assert not [line for line in trace.of("resident") if line.get("what") == "parameter"
+                and line.get("device")]  # fmt: skip
+
+
+def test_deepspeed_takes_its_own_adam(tmp_path: Path, script: Callable[[str], Path]) -> None:
+    """One kernel over this rank's half of the fp32 parameters, which nvcc need not compile."""
+    pytest.importorskip("deepspeed")
+    trace = traced(tmp_path / "trace", ["--world-size", "2"], script(ZERO))[0]
+    kernels = [trace.signatures[line["sig"]] for line in trace.of("op")]
+    adam = [row for row in kernels if row["name"] == "aten::_fused_adamw_"]
+    assert len(adam) == 1
+    assert adam[0]["written"] == 3 * 4 * 64 * 65 // 2
+
+
+def test_a_program_learns_its_backend_and_the_time_of_events(
     tmp_path: Path, script: Callable[[str], Path]
 ) -> None:
-    """Scripts choose the device by it."""
+    """Scripts choose the device by the one, and divide by the other."""
     traced(tmp_path / "trace", ["--world-size", "2"], script(BACKEND))

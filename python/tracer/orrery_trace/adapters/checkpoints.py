@@ -15,7 +15,7 @@ REASON = "a checkpoint of fake tensors holds nothing, and ranks that say the sam
 
 
 def install(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
-    """Saving does nothing: torch.save, torch.distributed.checkpoint's, safetensors' and transformers'."""
+    """Saving does nothing, by PyTorch, safetensors or transformers."""
 
     def left_out(*_: Any, **__: Any) -> None:
         recorder.assume("the checkpoint is not written, and takes no time")

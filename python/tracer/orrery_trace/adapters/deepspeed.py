@@ -1,9 +1,9 @@
-"""DeepSpeed's ZeRO-1, 2 and 3 on fake tensors. Tried on 0.19.8."""
+"""DeepSpeed's ZeRO-1, 2 and 3, and its own Adam, on fake tensors. Tried on 0.19.8."""
 
 from __future__ import annotations
 
 import os
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from orrery_trace.groups import Patches
@@ -11,7 +11,7 @@ from orrery_trace.imports import when_imported
 from orrery_trace.recorder import Recorder
 
 MODULE = "deepspeed"
-REASON = "ZeRO-3 compares its order of parameters with other ranks' by value"
+REASON = "ZeRO-3 compares parameters with other ranks' by value; Adam is compiled by nvcc"
 
 
 def before() -> None:
@@ -26,7 +26,32 @@ def install(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
         patches.replace(part, "assert_ints_same_as_other_ranks", lambda *_: None)
 
     when_imported("deepspeed.runtime.zero.partitioned_param_coordinator", same_order)
+    when_imported("deepspeed.ops.adam.fused_adam", lambda part: _adam(part, recorder, patches))
+    when_imported("deepspeed.ops.adam.cpu_adam", lambda part: _cpu_adam(part, recorder, patches))
     when_imported("deepspeed.runtime.engine", lambda part: _engine(part, recorder, patches))
+
+
+def _adam(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
+    """Its kernel, which DeepSpeed compiles with nvcc on first use, is recorded as PyTorch's."""
+
+    def kernel(_: int, __: Any, lists: list[list[Any]], *___: Any) -> None:
+        gradients, *changed = lists
+        every = [tensor for held in changed for tensor in held]
+        recorder.fused("aten::_fused_adamw_", [*gradients, *every], every)
+
+    built = SimpleNamespace(load=lambda: SimpleNamespace(multi_tensor_adam=kernel))
+    patches.replace(module, "FusedAdamBuilder", lambda: built)
+
+
+def _cpu_adam(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
+    """Its C++ works on memory, which a fake tensor has not."""
+
+    def update(*_: Any, **__: Any) -> None:
+        recorder.assume("DeepSpeed's Adam on the CPU takes no time")
+
+    nothing = {"create_adam": lambda *_: None, "destroy_adam": lambda *_: None}
+    built = SimpleNamespace(load=lambda: SimpleNamespace(adam_update=update, **nothing))
+    patches.replace(module, "CPUAdamBuilder", lambda: built)
 
 
 def _engine(module: ModuleType, recorder: Recorder, patches: Patches) -> None:

@@ -53,6 +53,10 @@ class Event(torch.Event):
         """Makes `stream`, or the current one, wait."""
         super().wait(stream if stream is not None else current_stream())
 
+    def elapsed_time(self, end_event: torch.Event) -> float:
+        """One millisecond: no time passes, and programs divide by it."""
+        return 1.0
+
 
 def current_stream(device: Any = None) -> Stream:
     """The calling thread's current stream."""
@@ -185,6 +189,7 @@ def install_names() -> list[str]:
     _plain_parameters()
     _replace(torch.Tensor, "type", _type)
     _replace(torch.nn.Module, "_apply", _apply)
+    _replace(torch.Tensor, "data", property(_plain_data.__get__, _set_data))
     # By these lists of types optimizers and gradient clipping choose their multi-tensor kernels.
     for known in (optimizer._foreach_supported_types, _foreach_utils._foreach_supported_types):
         if FakeTensor not in known:
@@ -226,6 +231,16 @@ def _type(self: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> A
 
 
 _plain_type = torch.Tensor.type
+
+
+def _set_data(self: torch.Tensor, value: torch.Tensor) -> None:
+    """`parameter.data = tensor` (FSDP1's `device_id`), after which a fake one keeps its device."""
+    _plain_data.__set__(self, value)
+    if isinstance(self, FakeTensor) and isinstance(value, FakeTensor):
+        self.fake_device = value.fake_device
+
+
+_plain_data: Any = torch.Tensor.data
 
 
 def _apply(self: torch.nn.Module, fn: Any, recurse: bool = True) -> torch.nn.Module:
