@@ -1,11 +1,11 @@
 #include "orrery/cluster/catalog.h"
 
-#include <set>
 #include <utility>
 
 #include "orrery/base/check.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/cluster/gpu_name.h"
 
 namespace orrery::cluster {
 namespace {
@@ -21,25 +21,6 @@ std::vector<std::string_view> Names(const std::vector<Preset>& list) {
   std::vector<std::string_view> names;
   for (const Preset& preset : list) names.emplace_back(preset.name);
   return names;
-}
-
-// "NVIDIA A100-SXM4-80GB": nvidia, a100, sxm4, 80gb.
-std::set<std::string> WordsOf(std::string_view text) {
-  std::set<std::string> words;
-  std::string word;
-  for (const char c : Lower(text) + " ") {
-    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) {
-      word += c;
-    } else if (!word.empty()) {
-      words.insert(std::exchange(word, {}));
-    }
-  }
-  return words;
-}
-
-// What a driver's name may leave out of a device's: its form and the size of its memory.
-bool IsVariant(std::string_view word) {
-  return word.starts_with("sxm") || word == "pcie" || word == "nvl" || word.ends_with("gb");
 }
 
 }  // namespace
@@ -96,25 +77,8 @@ Result<DeviceSpec> Catalog::FindDevice(std::string_view name) const {
 }
 
 std::optional<DeviceSpec> Catalog::FindDriverName(std::string_view name) const {
-  const std::set<std::string> said = WordsOf(name);
-  const DeviceSpec* best = nullptr;
-  int most = 0;
-  for (const DeviceSpec& device : devices_) {
-    int shared = 0;
-    bool model = true;
-    for (const std::string& word : WordsOf(device.name)) {
-      if (said.contains(word)) {
-        ++shared;
-      } else if (!IsVariant(word)) {
-        model = false;
-      }
-    }
-    if (model && shared > most) {
-      best = &device;
-      most = shared;
-    }
-  }
-  return best == nullptr ? std::nullopt : std::optional(*best);
+  const DeviceSpec* const device = FindGpu(name, std::nullopt, *this);
+  return device == nullptr ? std::nullopt : std::optional(*device);
 }
 
 std::span<const Preset> Presets() { return Catalog::BuiltIn().clusters(); }

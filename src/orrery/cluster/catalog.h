@@ -35,7 +35,7 @@ class Catalog {
   Result<Spec> Find(std::string_view cluster) const;
   Result<DeviceSpec> FindDevice(std::string_view name) const;
   // The device that NVIDIA's driver, a profile or a log calls `name` ("NVIDIA H100 80GB HBM3"), if
-  // there is one: that of its model with the most words in common, the first row of several.
+  // there is one (gpu_name.h, which also takes a memory that is said apart).
   std::optional<DeviceSpec> FindDriverName(std::string_view name) const;
 
  private:

@@ -488,7 +488,44 @@ Json PerturbJson(const Job& job) {
   return json;
 }
 
+// What of `whole` differs from `preset`, which is named; what only the preset has is turned off.
+Json Beyond(const std::string& name, const Json& preset, const Json& whole) {
+  Json json = {{"preset", name}};
+  for (const auto& [key, value] : whole.items()) {
+    const auto at = preset.find(key);
+    if (at == preset.end() || *at != value) json[key] = value;
+  }
+  for (const auto& [key, value] : preset.items()) {
+    if (whole.contains(key)) continue;
+    if (value.is_boolean()) json[key] = !value.get<bool>();
+    if (value.is_number()) json[key] = 0;
+  }
+  return json;
+}
+
 }  // namespace
+
+std::string ModelText(const workload::Model& model, const workload::Model* preset) {
+  Json json = ModelJson(model);
+  if (preset != nullptr) {
+    const Json whole = std::move(json);
+    json = Beyond(preset->name, ModelJson(*preset), whole);
+    // Else they would follow from these.
+    if (json.contains("hidden") || json.contains("heads")) {
+      for (const char* key : {"kv_heads", "head_dim", "ffn_hidden"}) json[key] = whole[key];
+    }
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string ClusterText(const cluster::Spec& spec, const cluster::Spec& preset) {
+  Json json = Beyond(preset.name, ClusterJson(preset), ClusterJson(spec));
+  if (const auto device = json.find("device"); device != json.end()) {
+    *device = Beyond("", DeviceJson(preset.device), DeviceJson(spec.device));
+    device->erase("preset");
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 void SaveConfiguration(Job* job) {
   Json json;

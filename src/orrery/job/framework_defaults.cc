@@ -15,6 +15,43 @@ namespace {
 // DeepSpeed's reduce_bucket_size, elements.
 constexpr std::int64_t kDeepSpeedBucket = 500'000'000;
 
+// Whether gradients of parameters of this type are kept and reduced in fp32.
+bool ReducesInFp32(const FrameworkDefaults& d, workload::Precision precision) {
+  return precision == workload::Precision::kFp32 ||
+         (precision == workload::Precision::kBf16 && d.options.grad_reduce_fp32);
+}
+
+void ApplyLoss(LossDefault loss, Plan* plan) {
+  plan->framework.fused_cross_entropy = loss == LossDefault::kFused;
+  plan->framework.online_cross_entropy = loss == LossDefault::kOnline;
+  plan->framework.torch_loss = loss == LossDefault::kTorch;
+}
+
+// Whether FSDP2's units stay for the step without stages, once sharding and adapters are known.
+bool HoldsUnits(const FrameworkDefaults& d, const workload::Model& model, const Plan& plan) {
+  return d.options.hold_units && model.experts.count > 0 && plan.gathers_units() &&
+         plan.lora.rank == 0;
+}
+
+// What gradients are reduced from, and in which type where DistributedDataParallel decides it.
+// REQUIRES: sharding is known, and grad_reduce_fp32 is set and may be set again.
+void ApplyReducer(const FrameworkDefaults& d, Plan* plan) {
+  FrameworkBehaviour& f = plan->framework;
+  f.bucket_elements = d.options.bucket_elements;
+  const bool zero2 = plan->memory.sharding == Sharding::kZero2;
+  if (d.tensor_buckets && (zero2 || plan->memory.sharding == Sharding::kZero1)) {
+    if (zero2) f.reducer = workload::Reducer::kDeepSpeed;
+    f.overlap_param_gather = false;
+    f.bucket_elements = kDeepSpeedBucket;
+  }
+  f.contiguous_gradients = d.tensor_buckets && plan->memory.sharding == Sharding::kZero3;
+  if (f.contiguous_gradients) f.bucket_elements = kDeepSpeedBucket;
+  f.align_grad_reduce = f.align_param_gather = d.align_stages;
+  if (!d.ddp) return;
+  f.reducer = workload::Reducer::kDdp;
+  f.grad_reduce_fp32 = true;
+}
+
 }  // namespace
 
 workload::AttentionBackend AttentionOn(cluster::Arch arch, AttentionDefault attention) {
@@ -38,7 +75,13 @@ workload::AttentionBackend AttentionOn(cluster::Arch arch, AttentionDefault atte
 workload::AttentionBackend AttentionFor(const FrameworkDefaults& d, cluster::Arch arch,
                                         const workload::Model& model) {
   using workload::AttentionBackend;
-  const AttentionBackend kernel = AttentionOn(arch, d.attention);
+  const bool dense = model.experts.count == 0;
+  const AttentionBackend kernel =
+      AttentionOn(arch, dense ? d.dense_attention.value_or(d.attention) : d.attention);
+  if (model.sinks && (d.options.torch_layers != workload::TorchLayers::kFused || d.flex_sinks)) {
+    return AttentionBackend::kFlash2;
+  }
+  if (model.sinks && kernel != AttentionBackend::kCudnn) return AttentionBackend::kUnfused;
   const bool limited = d.libraries.transformer_engine && arch == cluster::Arch::kBlackwell;
   if (kernel != AttentionBackend::kCudnn || !limited) return kernel;
   constexpr std::int64_t kWidest = 128;
@@ -48,12 +91,6 @@ workload::AttentionBackend AttentionFor(const FrameworkDefaults& d, cluster::Arc
   }
   const bool narrow = l.nope_dim + l.rope_dim <= kWidest && l.v_dim <= kWidest;
   return narrow || d.fused_latent_blackwell ? AttentionBackend::kCudnn : AttentionBackend::kUnfused;
-}
-
-void ApplyLoss(LossDefault loss, Plan* plan) {
-  plan->framework.fused_cross_entropy = loss == LossDefault::kFused;
-  plan->framework.online_cross_entropy = loss == LossDefault::kOnline;
-  plan->framework.torch_loss = loss == LossDefault::kTorch;
 }
 
 void ApplyRecompute(const FrameworkDefaults& d, Plan* plan) {
@@ -71,11 +108,6 @@ void ApplyGradientSums(const FrameworkDefaults& d, Plan* plan) {
       (d.fused_weight_gradient == WeightGradientFusion::kFp32 && f.grad_reduce_fp32);
   f.converted_gradients = d.options.converted_gradients && f.grad_reduce_fp32 &&
                           plan->precision.type == workload::Precision::kBf16;
-}
-
-bool HoldsUnits(const FrameworkDefaults& d, const workload::Model& model, const Plan& plan) {
-  return d.options.hold_units && model.experts.count > 0 && plan.gathers_units() &&
-         plan.lora.rank == 0;
 }
 
 // DeepSpeed's ZeRO-1 wraps any optimizer, Megatron's distributed one knows Adam's state alone.
@@ -99,32 +131,10 @@ void ApplyZero1(const FrameworkDefaults& d, Plan* plan) {
                     plan->precision.type == workload::Precision::kBf16);
 }
 
-void ApplyReducer(const FrameworkDefaults& d, Plan* plan) {
-  FrameworkBehaviour& f = plan->framework;
-  f.bucket_elements = d.options.bucket_elements;
-  const bool zero2 = plan->memory.sharding == Sharding::kZero2;
-  if (d.tensor_buckets && (zero2 || plan->memory.sharding == Sharding::kZero1)) {
-    if (zero2) f.reducer = workload::Reducer::kDeepSpeed;
-    f.overlap_param_gather = false;
-    f.bucket_elements = kDeepSpeedBucket;
-  }
-  f.contiguous_gradients = d.tensor_buckets && plan->memory.sharding == Sharding::kZero3;
-  if (f.contiguous_gradients) f.bucket_elements = kDeepSpeedBucket;
-  f.align_grad_reduce = f.align_param_gather = d.align_stages;
-  if (!d.ddp) return;
-  f.reducer = workload::Reducer::kDdp;
-  f.grad_reduce_fp32 = true;
-}
-
 void ClearExpertSwitches(const workload::Model& model, Plan* plan) {
   if (model.experts.count > 0) return;
   FrameworkBehaviour& f = plan->framework;
   f.moe_fused_router = f.moe_fused_permute = f.moe_separate_padding = false;
-}
-
-bool ReducesInFp32(const FrameworkDefaults& d, workload::Precision precision) {
-  return precision == workload::Precision::kFp32 ||
-         (precision == workload::Precision::kBf16 && d.options.grad_reduce_fp32);
 }
 
 void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, const workload::Model& model,

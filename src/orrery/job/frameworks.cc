@@ -55,6 +55,8 @@ constexpr std::string_view kParts[] = {"framework_options", "defaults", "recipe"
 
 constexpr Option kDefaults[] = {
     {.name = "attention", .type = kChoice, .choices = "unfused|flash1|flash2|torch|library"},
+    {.name = "dense_attention", .type = kChoice, .choices = "unfused|flash1|flash2|torch|library"},
+    {.name = "flex_sinks", .type = kBool},
     {.name = "fused_latent_blackwell", .type = kBool},
     {.name = "squared_relu_operators", .type = kBool},
     {.name = "dp_overlap", .type = kBool},
@@ -130,6 +132,10 @@ Status ReadOfEveryPlan(const Section& section, FrameworkDefaults* d) {
 void ReadDefaults(const Section& section, FrameworkDefaults* d) {
   const Reader read{section};
   read.Choice("attention", kAttentionDefaults, &d->attention);
+  if (section.Has("dense_attention")) {
+    d->dense_attention = Choose(kAttentionDefaults, section.Text("dense_attention"));
+  }
+  read.Bool("flex_sinks", &d->flex_sinks);
   read.Bool("fused_latent_blackwell", &d->fused_latent_blackwell);
   read.Bool("squared_relu_operators", &d->squared_relu_operators);
   read.Bool("dp_overlap", &d->dp_overlap);

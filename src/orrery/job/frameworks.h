@@ -5,6 +5,7 @@
 // table of measured runs what a record leaves blank (search/validate/names.h).
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,7 +29,9 @@ struct FrameworkDefaults;
 // The same for a model's heads. cuDNN trains heads of at most 128 on Blackwell, and DeepSeek's 192
 // and 128 from Transformer Engine 2.5 on; else Transformer Engine takes flash attention 2, or,
 // where queries and values differ in width, PyTorch's operators (TransformerEngine v2.3 and v2.13:
-// fused_attn.cpp, nvte_get_fused_attn_backend; dot_product_attention/utils.py).
+// fused_attn.cpp, nvte_get_fused_attn_backend; dot_product_attention/utils.py). Learned logits in
+// the softmax (sinks) take FlexAttention where layers are plain PyTorch, priced as flash attention
+// 2, and else cuDNN's kernel (Transformer Engine 2.8) or none.
 workload::AttentionBackend AttentionFor(const FrameworkDefaults& defaults, cluster::Arch arch,
                                         const workload::Model& model);
 
@@ -49,7 +52,9 @@ struct FrameworkDefaults {
 
   // What depends on the plan, the model or the GPU.
   AttentionDefault attention = AttentionDefault::kUnfused;
-  bool fused_latent_blackwell = false;  // Transformer Engine 2.5 and later
+  std::optional<AttentionDefault> dense_attention;  // of models without experts, if another
+  bool flex_sinks = false;                          // FlexAttention for sinks
+  bool fused_latent_blackwell = false;              // Transformer Engine 2.5 and later
   bool squared_relu_operators = false;  // squared ReLU as PyTorch's operators, not compiled
   bool dp_overlap = false;              // gradient reduction, and parameter gathering of ZeRO-1
   WeightGradientFusion fused_weight_gradient = WeightGradientFusion::kAny;
@@ -126,19 +131,10 @@ void ApplyDefaults(const FrameworkDefaults& defaults, cluster::Arch arch,
                    const workload::Model& model, workload::Plan* plan);
 // Switches of experts mean nothing without them.
 void ClearExpertSwitches(const workload::Model& model, workload::Plan* plan);
-// Whether gradients of parameters of this type are kept and reduced in fp32.
-bool ReducesInFp32(const FrameworkDefaults& defaults, workload::Precision precision);
-void ApplyLoss(LossDefault loss, workload::Plan* plan);
-// What gradients are reduced from, and in which type where DistributedDataParallel decides it.
-// REQUIRES: sharding is known, and grad_reduce_fp32 is set and may be set again.
-void ApplyReducer(const FrameworkDefaults& defaults, workload::Plan* plan);
 // What a recomputed layer keeps, once the plan says what is recomputed.
 void ApplyRecompute(const FrameworkDefaults& defaults, workload::Plan* plan);
 // How gradients get into their buffer, once the plan's types are known.
 void ApplyGradientSums(const FrameworkDefaults& defaults, workload::Plan* plan);
-// Whether FSDP2's units stay for the step without stages, once sharding and adapters are known.
-bool HoldsUnits(const FrameworkDefaults& defaults, const workload::Model& model,
-                const workload::Plan& plan);
 // Whether ZeRO-1 reduces gradients whole and owners broadcast, once sharding and types are known.
 void ApplyZero1(const FrameworkDefaults& defaults, workload::Plan* plan);
 // Whether the framework's sharding takes the plan's optimizer.

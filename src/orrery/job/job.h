@@ -119,6 +119,11 @@ Result<cluster::Spec> ReadClusterTree(const formats::Document& document, const s
 Result<Job> ReadJobTree(formats::Document document, const std::string& folder,
                         const ReadOptions& options);
 
+// A model and a cluster as a job file says them, in JSON: by the name of the preset and what
+// differs from it; without a preset every key.
+std::string ModelText(const workload::Model& model, const workload::Model* preset);
+std::string ClusterText(const cluster::Spec& spec, const cluster::Spec& preset);
+
 // Fills config_json and config_hash from the rest; ReadJob calls it.
 void SaveConfiguration(Job* job);
 

@@ -308,6 +308,10 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
     defaults.push_back(
         fmt::format("torch_layers {}", NameOf(kTorchLayers, plan->framework.torch_layers)));
   }
+  if (section.Has("grad_reduce_fp32")) {  // what follows from it, unless it is said
+    plan->framework.grad_reduce_fp32 = section.Bool("grad_reduce_fp32");
+    ApplyGradientSums(framework.defaults, plan);
+  }
   for (const workload::Switch& flag : workload::Switches()) {
     if (!section.Has(flag.key) && !flag.matters(*plan)) continue;
     if (section.Has(flag.key)) {

@@ -7,10 +7,10 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/cluster/fabrics.h"
 #include "orrery/formats/nccl_log.h"
 #include "orrery/search/calibrate/calibrate.h"
 #include "orrery/search/validate/collectives.h"
-#include "orrery/search/validate/machines.h"
 
 namespace orrery::search {
 namespace {
@@ -67,7 +67,7 @@ Result<Place> PlaceOf(const NcclTestsLog& log, const std::string& name,
 Result<std::string> NcclLogToCsv(std::string_view text, const std::string& name,
                                  const NcclLogOptions& options) {
   if (!options.network.empty()) {
-    if (Status fabric = CheckFabricText(options.network); !fabric.ok()) {
+    if (Status fabric = cluster::CheckFabricText(options.network); !fabric.ok()) {
       return std::move(fabric).In("--fabric");
     }
   }

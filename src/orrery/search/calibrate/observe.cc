@@ -6,13 +6,13 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/cluster/fabrics.h"
 #include "orrery/compute/compute.h"
 #include "orrery/compute/measured_table.h"
 #include "orrery/job/job.h"
 #include "orrery/job/simulate.h"
 #include "orrery/search/calibrate/calibrate.h"
 #include "orrery/search/validate/cases.h"
-#include "orrery/search/validate/machines.h"
 #include "orrery/workload/scope.h"
 
 namespace orrery::search {
@@ -30,7 +30,8 @@ std::vector<std::string> AssumedOf(const std::vector<Case>& cases, const Report&
   };
   for (const Case& item : cases) {
     const cluster::Spec& spec = item.collective->cluster;
-    if (spec.nodes * spec.gpus_per_node > spec.gpus_per_nvlink_domain) add(DescribeFabric(spec));
+    if (spec.nodes * spec.gpus_per_node > spec.gpus_per_nvlink_domain)
+      add(cluster::DescribeFabric(spec));
     for (const std::string& text : report.rows[item.first].assumed) add(text);
   }
   return assumed;

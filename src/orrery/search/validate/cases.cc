@@ -1,12 +1,10 @@
 #include "orrery/search/validate/cases.h"
 
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <numeric>
-#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -14,6 +12,7 @@
 #include "orrery/constants/constants.h"
 #include "orrery/job/describe.h"
 #include "orrery/network/network.h"
+#include "orrery/search/evaluate/evaluator.h"
 #include "orrery/workload/scope.h"
 
 namespace orrery::search {
@@ -285,35 +284,24 @@ void PredictCases(const std::vector<Case>& cases, std::span<const constants::Set
     return x.training && y.training && x.training->document < y.training->document;
   });
   ClusterPool pool;
-  std::atomic<std::size_t> next{0};
   std::size_t done = 0;
   std::mutex progress;
-  const auto work_on = [&] {
-    Runner runner(options.measured_database);
-    for (;;) {
-      const std::size_t begin = next.fetch_add(kStretch);
-      if (begin >= order.size()) return;
-      const std::size_t end = std::min(begin + kStretch, order.size());
-      for (std::size_t i = begin; i < end; ++i) {
-        const Case& item = cases[order[i]];
-        const std::span<Prediction> mine(&(*rows)[item.first], item.count);
-        if (item.training) PredictTraining(item, constants[item.set], &runner, mine);
-        if (item.collective) PredictCollective(item, constants[item.set], &pool, &mine.front());
-      }
-      const std::lock_guard lock(progress);
-      done += end - begin;
-      if (options.progress) options.progress(done, order.size());
+  const int threads = ThreadCount(options.threads);
+  std::vector<Runner> runners;
+  for (int t = 0; t < threads; ++t) runners.emplace_back(options.measured_database);
+  const auto work_on = [&](std::size_t thread, std::size_t stretch) {
+    const std::size_t begin = stretch * kStretch, end = std::min(begin + kStretch, order.size());
+    for (std::size_t i = begin; i < end; ++i) {
+      const Case& item = cases[order[i]];
+      const std::span<Prediction> mine(&(*rows)[item.first], item.count);
+      if (item.training) PredictTraining(item, constants[item.set], &runners[thread], mine);
+      if (item.collective) PredictCollective(item, constants[item.set], &pool, &mine.front());
     }
+    const std::lock_guard lock(progress);
+    done += end - begin;
+    if (options.progress) options.progress(done, order.size());
   };
-  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-  const std::size_t threads =
-      options.threads > 0 ? static_cast<std::size_t>(options.threads) : cores;
-  std::vector<std::thread> helpers;
-  for (std::size_t i = 1; i < std::min(threads, order.size() / kStretch + 1); ++i) {
-    helpers.emplace_back(work_on);
-  }
-  work_on();
-  for (std::thread& helper : helpers) helper.join();
+  ForEach(threads, (order.size() + kStretch - 1) / kStretch, work_on);
 }
 
 }  // namespace orrery::search

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <span>
 #include <utility>
 
@@ -76,20 +75,14 @@ void SetSharp(std::string_view words, CollectiveCase* out, Variables* variables,
   assumed->push_back("SHARP: NCCL_COLLNET_ENABLE=1");
 }
 
-// 2.26.2 → 22602.
-int VersionOf(std::string_view text) {
-  for (std::string_view before : {"NCCL ", "v"}) {
+// "NCCL 2.26.2" as the library's own variable; what names no release that is modelled says nothing.
+void ReadVersion(std::string_view text, Variables* variables) {
+  for (const std::string_view before : {"NCCL ", "v"}) {
     if (text.starts_with(before)) text.remove_prefix(before.size());
   }
-  std::array<int, 3> parts{};
-  const char* at = text.data();
-  const char* const end = text.data() + text.size();
-  for (int& part : parts) {
-    const auto [next, error] = std::from_chars(at, end, part);
-    if (error != std::errc()) return 0;
-    at = next < end ? next + 1 : end;
-  }
-  return parts[0] * 10'000 + parts[1] * 100 + parts[2];
+  const std::pair one{std::string("NCCL_VERSION"),
+                      std::string(text.substr(0, text.find_first_not_of("0123456789.")))};
+  if (collective::ParseEnvironment(std::span(&one, 1)).ok()) variables->push_back(one);
 }
 
 Result<Environment> EnvironmentOf(const Configuration& row, const RowTables& tables,
@@ -105,16 +98,12 @@ Result<Environment> EnvironmentOf(const Configuration& row, const RowTables& tab
   if (NamedIn(words, "nvls") == Named::kOff) variables.emplace_back("NCCL_NVLS_ENABLE", "0");
   ReadVariables(row.text("system"), &variables, assumed);
   ReadVariables(row.text("network"), &variables, assumed);
+  ReadVersion(row.text("nccl_version"), &variables);
   ORRERY_ASSIGN_OR_RETURN(Environment environment,
                           collective::ParseEnvironment(variables, tables.data->nccl));
   for (const Host* host : named) {
     environment.tuner.insert(environment.tuner.end(), host->tuner.begin(), host->tuner.end());
     if (host->efa_latency_us > 0) environment.efa_latency_us = host->efa_latency_us;
-  }
-  const int version = VersionOf(row.text("nccl_version"));
-  if (version > 0) {
-    environment.version = version;
-    environment.version_stated = true;
   }
   return environment;
 }

@@ -18,11 +18,6 @@ std::optional<std::string_view> Behind(const Configuration& row, std::string_vie
   return extra.substr(at + key.size());
 }
 
-bool OwnLayers(const Configuration& row) {
-  return HasToken(row, "uninstall_te") ||
-         (HasToken(row, "case=gpt3_mcore_tp") && !HasToken(row, "_te_"));
-}
-
 int StatedEtp(const Configuration& row) {
   const auto digits = Behind(row, "etp");
   if (!digits) return 0;

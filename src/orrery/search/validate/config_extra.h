@@ -1,4 +1,5 @@
-// What the column config_extra says: tokens that fit no column of their own.
+// What the column config_extra says beside words that set keys of a job
+// (data/release_recipes.yaml).
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,6 @@ namespace orrery::search {
 bool HasToken(const Configuration& row, std::string_view token);
 // The column behind the first `key` in it ("prec="), to its end; nullopt where it has none.
 std::optional<std::string_view> Behind(const Configuration& row, std::string_view key);
-// Megatron Core's own layers, without Transformer Engine.
-bool OwnLayers(const Configuration& row);
 // etpN in the name of a test case; 0: it does not say.
 int StatedEtp(const Configuration& row);
 // What graphs of layers capture, "cuda_graph=HOW:attn+moe_router+…"; all parts where it names none.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "orrery/base/text.h"
 #include "orrery/job/expert_keys.h"
@@ -13,10 +15,13 @@
 namespace orrery::search {
 namespace {
 
-using workload::Dispatcher;
 using workload::Model;
-using workload::Plan;
 using Assumed = std::vector<std::string>;
+
+constexpr std::string_view kDispatcherKey = "training.moe_dispatcher";
+constexpr std::string_view kOverlapKey = "training.moe_comm_overlap";
+constexpr std::string_view kDelayedKey = "training.moe_delayed_weights";
+constexpr std::string_view kPadsKey = "training.moe_pad_to_capacity";
 
 // A column that is given must say what the public configuration says.
 Status CheckColumn(const Configuration& row, std::string_view column, std::int64_t is) {
@@ -24,32 +29,6 @@ Status CheckColumn(const Configuration& row, std::string_view column, std::int64
   if (!given || *given == is) return {};
   return InvalidInput("{}={}: the public configuration of {} has {}", column, *given,
                       Printable(row.text("model"), 40), is);
-}
-
-// Chunks that layers do not divide: as many as fill all of them, less what Megatron's layouts give
-// to embedding, loss and prediction of further tokens: one at either end where two are missing
-// (account_for_embedding_in_pipeline_split, …_loss_…), else the last chunks go short.
-void BalanceLayers(const Model& model, Plan* plan, Assumed* assumed) {
-  const std::int64_t chunks = std::int64_t{plan->parallel.pp} * plan->parallel.vpp;
-  if (!plan->parallel.layers_per_stage.empty() || chunks > model.layers ||
-      workload::LayersPerChunk(model, *plan).ok()) {
-    return;
-  }
-  const auto full = static_cast<int>((model.layers + chunks - 1) / chunks);
-  std::int64_t missing = chunks * full - model.layers;
-  std::vector<int>& layers = plan->parallel.layers_per_stage;
-  layers.assign(static_cast<std::size_t>(chunks), full);
-  if (missing == 2) {
-    --layers.front();
-    --missing;
-  }
-  for (std::size_t c = layers.size(); c-- > 0 && missing > 0;) {
-    const auto less = static_cast<int>(std::min<std::int64_t>(missing, std::max(full - 1, 1)));
-    layers[c] -= less;
-    missing -= less;
-  }
-  assumed->push_back(fmt::format("layers per chunk: {}, {} of {} in the last ({} do not divide {})",
-                                 full, layers.back(), full, chunks, model.layers));
 }
 
 // Modules that predict further tokens: as the model's recipes have them.
@@ -63,45 +42,35 @@ void MapMtp(const Configuration& row, const ModelName* known, Model* model, Assu
   assumed->push_back(fmt::format("mtp_layers={} (the public recipes')", model->mtp_layers));
 }
 
-// Overlap and graphs that the row leaves blank.
-void MapRecipe(const Mapping& m) {
-  Plan& plan = m.out->plan;
-  const formats::Section& recipe = m.release;
-  plan.framework.moe_fused_mlp = recipe.Bool("moe_fused_mlp");
-  if (recipe.Bool("fp8_attention") || recipe.Bool("fp8_output_layer")) {
-    plan.framework.fp8_attention = recipe.Bool("fp8_attention");
-    plan.framework.fp8_output_layer = recipe.Bool("fp8_output_layer");
-    m.Assume("in 8 bits, as the release's recipes: {}{}{}",
-             plan.framework.fp8_attention ? "attention" : "",
-             plan.framework.fp8_attention && plan.framework.fp8_output_layer ? ", " : "",
-             plan.framework.fp8_output_layer ? "the output layer" : "");
+// Graphs of parts of a layer, and overlap, that the row leaves blank.
+void MapGraphsAndOverlap(const Mapping& m, bool overlap) {
+  JobDraft& job = m.job();
+  const formats::Section& recipe = m.release.own;
+  if (m.row.has("cuda_graphs") || m.row.has("ep_overlap")) {
+    job.Drop(kOverlapKey);
+  } else if (recipe.Has("expert_graphs")) {
+    job.Set("framework_options.cuda_graphs", recipe.Text("expert_graphs"));
+    if (recipe.Has("cuda_graph_scope")) {
+      job.Set("framework_options.cuda_graph_scope", recipe.Text("cuda_graph_scope"));
+    }
+    m.Assume("cuda_graphs and ep_overlap blank: {} graphs, as the release's recipes",
+             recipe.Text("expert_graphs"));
   }
-  if (m.row.has("cuda_graphs") || m.row.has("ep_overlap")) return;
-  const auto graphs = job::Choose(job::kCudaGraphs, recipe.Text("expert_graphs"));
-  const bool overlap = recipe.Bool("moe_comm_overlap");
-  if (graphs == workload::CudaGraphs::kNone && !overlap) return;
-  plan.framework.cuda_graphs = graphs;
-  plan.framework.graph_scope = workload::kGraphAll;
-  if (recipe.Has("cuda_graph_scope")) {
-    plan.framework.graph_scope = *workload::ParseGraphScope(recipe.Text("cuda_graph_scope"));
-  }
-  plan.experts.moe_comm_overlap = overlap;
-  m.Assume("cuda_graphs and ep_overlap blank: {} graphs, {} overlap, as the release's recipes",
-           graphs == workload::CudaGraphs::kIteration ? "one an iteration"
-           : graphs == workload::CudaGraphs::kLayers  ? "a graph a layer and pass"
-                                                      : "no",
-           overlap ? "with" : "no");
+  if (overlap) job.Set(kOverlapKey, true);
+  const bool delayed = job.Has(kDelayedKey);
+  job.Drop(kDelayedKey);
+  if (job.Has(kOverlapKey) && delayed) job.Set(kDelayedKey, true);
 }
 
 // Where nothing evens tokens out: torchtitan's runs on text of some hundred steps from scratch, and
 // those that say so. NVIDIA's recipes force balance or read random tokens.
-void MapRouting(const Mapping& m, bool drops) {
-  MapForcedRouting(m);
-  Plan& plan = m.out->plan;
+void MapRouting(const Mapping& m, bool pads) {
+  constexpr std::string_view kRouting = "training.moe_routing";
   const std::string_view cell = m.row.text("moe_routing");
-  if (cell == "forced-balanced" || plan.experts.routing != workload::Routing::kBalanced) return;
-  const bool natural = !drops && (cell == "natural" || (cell.empty() && TorchPipelining(m)));
-  if (natural) plan.experts.routing = workload::Routing::kNatural;
+  if (DealsExpertsOut(m)) return m.job().Set(kRouting, "round-robin");
+  if (cell == "forced-balanced") return;
+  const bool natural = !pads && (cell == "natural" || (cell.empty() && TorchPipelining(m)));
+  if (natural) m.job().Set(kRouting, "natural");
   m.Assume("moe_routing={}: {}", cell.empty() ? "(blank)" : cell,
            natural ? "every division of tokens among experts as likely" : "taken as balanced");
 }
@@ -111,40 +80,45 @@ bool IsBridge(const Configuration& row) {
 }
 
 Status MapDispatcher(const Mapping& m) {
-  Plan& plan = m.out->plan;
   const std::string_view cell = m.row.text("moe_dispatcher");
   if (cell.empty()) {
+    if (m.job().Has(kDispatcherKey)) return {};  // the release's recipes
     // Megatron's command line alone gathers; torchtitan's ExpertParallel has no other way.
     const bool exchanges = m.rule.label == "NeMo" || m.rule.label == "FSDP2" || IsBridge(m.row);
-    const bool said = m.release.Has("moe_dispatcher");
-    plan.experts.dispatcher = said
-                                  ? job::Choose(job::kDispatchers, m.release.Text("moe_dispatcher"))
-                              : exchanges ? Dispatcher::kAllToAll
-                                          : Dispatcher::kAllGather;
-    m.Assume("moe_dispatcher={} (blank: {})",
-             job::NameOf(job::kDispatchers, plan.experts.dispatcher),
-             said ? "the release's recipes" : fmt::format("{}'s default", m.rule.label));
+    m.Fill("moe_dispatcher", kDispatcherKey, exchanges ? "alltoall" : "allgather");
     return {};
   }
-  const auto stated = job::Find(job::kDispatchers, cell);
-  if (!stated) {
+  if (!job::Find(job::kDispatchers, cell)) {
     return InvalidInput("moe_dispatcher={}: must be allgather, alltoall, deepep or hybridep",
                         Printable(cell, 40));
   }
-  plan.experts.dispatcher = *stated;
+  m.job().Set(kDispatcherKey, cell);
   return {};
+}
+
+void MapExpertDegrees(const Mapping& m, std::int64_t ep) {
+  constexpr std::string_view kEtp = "parallel.etp";
+  const std::int64_t tp = m.tp(), stated = StatedEtp(m.row), ranks = m.replicas() * tp;
+  const std::int64_t width = m.out->model.experts.ffn_hidden;
+  const bool bridge = IsBridge(m.row), fits = ranks % (tp * ep) == 0 && width % tp == 0;
+  const std::int64_t released = m.job().Whole(kEtp, 0);
+  m.job().Set("parallel.ep", ep);
+  m.job().Set(kEtp, stated > 0 ? stated : released > 0 ? released : fits && !bridge ? tp : 1);
+  if (tp == 1 || stated > 0) return;
+  m.Assume("etp={} (blank: {})", m.degree(kEtp),
+           bridge || released > 0 ? "the recipes' value" : "tp where the ranks allow it");
 }
 
 }  // namespace
 
 bool HasExperts(const Configuration& row) { return row.text("arch") == "moe"; }
 
-Result<std::optional<Model>> MapKnownModel(const Configuration& row, const RowTables& tables,
-                                           Assumed* assumed) {
-  const ModelName* const known = tables.models.Find(row.text("model"), true);
+Result<std::optional<Model>> MapKnownModel(const Mapping& mapping) {
+  const Configuration& row = mapping.row;
+  const ModelName* const known = mapping.tables.models.Find(row.text("model"), true);
   if (known == nullptr) return std::optional<Model>();
-  ORRERY_ASSIGN_OR_RETURN(Model m, tables.data->models.Find(known->model));
-  tables.cases.Apply(row, &m, assumed);
+  ORRERY_ASSIGN_OR_RETURN(Model m, mapping.tables.data->models.Find(known->model));
+  mapping.tables.cases.Apply(row, &m, mapping.assumed);
   ORRERY_RETURN_IF_ERROR(CheckColumn(row, "hidden", m.hidden));
   ORRERY_RETURN_IF_ERROR(CheckColumn(row, "heads", m.heads));
   ORRERY_RETURN_IF_ERROR(CheckColumn(row, "topk", m.experts.top_k));
@@ -157,8 +131,9 @@ Result<std::optional<Model>> MapKnownModel(const Configuration& row, const RowTa
   m.experts.first_dense = std::min(m.experts.first_dense, m.layers);
   m.experts.count = experts.value_or(m.experts.count);
   m.name = std::string(row.text("model"));
-  assumed->push_back(fmt::format("shapes of {}: {}", known->model, m.source));
-  MapMtp(row, known, &m, assumed);
+  mapping.out->preset = known->model;
+  mapping.Assume("shapes of {}: {}", known->model, m.source);
+  MapMtp(row, known, &m, mapping.assumed);
   return std::optional<Model>(std::move(m));
 }
 
@@ -189,55 +164,52 @@ Status AddExperts(const Configuration& row, Model* model, Assumed* assumed) {
   return {};
 }
 
-Status MapExperts(const Mapping& m) {
-  const Configuration& row = m.row;
+// As many as fill all of them, less what Megatron's layouts give to embedding, loss and prediction
+// of further tokens: one at either end where two are missing
+// (account_for_embedding_in_pipeline_split, …_loss_…), else the last chunks go short.
+void BalanceLayers(const Mapping& m) {
   const Model& model = m.out->model;
-  Plan& plan = m.out->plan;
-  ORRERY_ASSIGN_OR_RETURN(const std::int64_t ep, row.Needed("ep", 1, 4096));
-  ORRERY_ASSIGN_OR_RETURN(const auto overlap, row.Flag("ep_overlap"));
-  plan.parallel.ep = static_cast<int>(ep);
-  const std::int64_t ranks = plan.stage_ranks();
-  const bool fits = ranks % (std::int64_t{plan.parallel.tp} * ep) == 0 &&
-                    model.experts.ffn_hidden % plan.parallel.tp == 0;
-  const bool bridge = IsBridge(row);
-  const int stated = StatedEtp(row), recipes = static_cast<int>(m.release.Integer("etp"));
-  plan.parallel.etp = stated > 0        ? stated
-                      : recipes > 0     ? recipes
-                      : fits && !bridge ? plan.parallel.tp
-                                        : 1;
-  if (plan.parallel.tp > 1 && stated == 0) {
-    m.Assume("etp={} (blank: {})", plan.parallel.etp,
-             bridge || recipes > 0 ? "the recipes' value" : "tp where the ranks allow it");
+  workload::Plan plan;
+  plan.parallel.pp = static_cast<int>(m.pp());
+  plan.parallel.vpp = static_cast<int>(m.vpp());
+  const std::int64_t chunks = m.pp() * m.vpp();
+  if (m.job().Has("parallel.layers_per_stage") || chunks > model.layers ||
+      workload::LayersPerChunk(model, plan).ok()) {
+    return;
   }
+  const auto full = static_cast<int>((model.layers + chunks - 1) / chunks);
+  std::int64_t missing = chunks * full - model.layers;
+  std::vector<int> layers(static_cast<std::size_t>(chunks), full);
+  if (missing == 2) {
+    --layers.front();
+    --missing;
+  }
+  for (std::size_t c = layers.size(); c-- > 0 && missing > 0;) {
+    const auto less = static_cast<int>(std::min<std::int64_t>(missing, std::max(full - 1, 1)));
+    layers[c] -= less;
+    missing -= less;
+  }
+  m.Assume("layers per chunk: {}, {} of {} in the last ({} do not divide {})", full, layers.back(),
+           full, chunks, model.layers);
+  m.job().Set("parallel.layers_per_stage", std::span<const int>(layers));
+}
+
+Status MapExperts(const Mapping& m) {
+  JobDraft& job = m.job();
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t ep, m.row.Needed("ep", 1, 4096));
+  ORRERY_ASSIGN_OR_RETURN(const auto overlap, m.row.Flag("ep_overlap"));
+  MapExpertDegrees(m, ep);
   ORRERY_RETURN_IF_ERROR(MapDispatcher(m));
-  const bool fused = !m.recipe().says_switches;
-  plan.framework.moe_fused_permute = m.defaults().options.moe_fused_permute && fused;
-  plan.framework.moe_fused_router =
-      m.defaults().options.moe_fused_router && fused && m.release.Bool("moe_fused_router");
-  plan.framework.moe_separate_padding = m.defaults().options.moe_separate_padding;
-  const bool drops = HasToken(row, "tokendrop"), pads = m.release.Bool("moe_pad_to_capacity");
-  MapRouting(m, drops || pads);
-  if (drops || pads) {
-    plan.experts.pad_to_capacity = plan.experts.dispatcher == workload::Dispatcher::kAllToAll;
-    m.Assume("{}: every expert padded to the mean",
-             drops ? "config_extra=tokendrop" : "capacity factor 1 (the release's scripts)");
+  // Flags that are off by default in a framework whose records say what was on.
+  for (const auto& [key, has] :
+       {std::pair{"framework_options.moe_fused_permute", m.defaults().options.moe_fused_permute},
+        std::pair{"framework_options.moe_fused_router", m.defaults().options.moe_fused_router}}) {
+    if (m.recipe().says_switches && has) job.Set(key, false);
   }
-  if (plan.parallel.tp > 1 && !plan.parallel.sequence_parallel) {
-    plan.parallel.sequence_parallel = true;
-    m.Assume("seq_parallel=1: experts under tensor parallelism need it");
-  }
-  BalanceLayers(model, &plan, m.assumed);
-  MapRecipe(m);
-  if (overlap.value_or(false)) {
-    plan.experts.moe_comm_overlap = true;
-    if (!workload::Validate(model, plan).ok()) {
-      plan.experts.moe_comm_overlap = false;
-      m.Assume("ep_overlap=1: not with this plan, dispatch and combine stand alone");
-    }
-  }
-  plan.experts.moe_delayed_weights =
-      plan.experts.moe_comm_overlap &&
-      (m.release.Bool("moe_delayed_weights") || HasToken(row, "delay_wgrad"));
+  const bool pads = job.Has(kPadsKey);
+  MapRouting(m, pads);
+  if (pads && job.Text(kDispatcherKey) != "alltoall") job.Drop(kPadsKey);
+  MapGraphsAndOverlap(m, overlap.value_or(false));
   return {};
 }
 

@@ -16,15 +16,16 @@ namespace orrery::search {
 
 bool HasExperts(const Configuration& row);
 
-// Names no known family: nullopt, for MapModel to take the columns' shapes.
-Result<std::optional<workload::Model>> MapKnownModel(const Configuration& row,
-                                                     const RowTables& tables,
-                                                     std::vector<std::string>* assumed);
+// A known model's shapes, and its preset's name. No known family is named: nullopt, for MapModel to
+// take the columns' shapes.
+Result<std::optional<workload::Model>> MapKnownModel(const Mapping& m);
 // The columns `experts`, `topk` and `ffn_hidden` put into a dense model's place.
 Status AddExperts(const Configuration& row, workload::Model* model,
                   std::vector<std::string>* assumed);
-// ep, etp, dispatcher, routing; sequence parallelism, which experts need; stages that layers do not
-// divide. REQUIRES: degrees, batch and sequence parallelism are mapped.
+// Chunks that layers do not divide. REQUIRES: stages are mapped.
+void BalanceLayers(const Mapping& m);
+// ep, etp, dispatcher, routing, graphs and overlap. REQUIRES: degrees, batch and overlap are
+// mapped.
 Status MapExperts(const Mapping& m);
 
 }  // namespace orrery::search

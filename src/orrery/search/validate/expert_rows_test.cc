@@ -79,7 +79,8 @@ TEST(Training, BlanksOfMegatronBridgeFollowItsRecipes) {
   const auto on = [&](std::string_view release, std::string_view gpu) {
     return plan({{"framework_version", "NeMo container " + std::string(release)},
                  {"gpu", std::string(gpu)},
-                 {"gpus_per_node", "8"}})
+                 {"gpus_per_node", "8"},
+                 {"compute_dtype", "bf16"}})
         .experts.dispatcher;
   };
   EXPECT_EQ(on("25.11", "B200"), Dispatcher::kAllToAll);

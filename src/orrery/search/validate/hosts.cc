@@ -17,9 +17,6 @@ using formats::TextOf;
 constexpr std::string_view kHosts[] = {
 #include "orrery_data_hosts.inc"
 };
-constexpr std::string_view kFabrics[] = {
-#include "orrery_data_fabrics.inc"
-};
 
 constexpr Option kHostKeys[] = {
     {.name = "names"},
@@ -29,14 +26,6 @@ constexpr Option kHostKeys[] = {
     {.name = "tuner"}};
 constexpr OptionTable kHostTable{.path = "", .doc = "", .options = kHostKeys};
 constexpr std::string_view kHostParts[] = {"nccl"};
-constexpr Option kFabricKeys[] = {{.name = "names"},
-                                  {.name = "fabric",
-                                   .type = OptionType::kChoice,
-                                   .choices = "none|infiniband|roce|efa|omnipath|slingshot|tcp"},
-                                  {.name = "cluster"},
-                                  {.name = "note"},
-                                  {.name = "refused"}};
-constexpr OptionTable kFabricTable{.path = "", .doc = "", .options = kFabricKeys};
 
 Result<Variables> ReadVariables(const formats::RowValues<Host>& table, const DataRow& row) {
   Variables variables;
@@ -68,21 +57,6 @@ Result<Host> ReadHost(const formats::RowValues<Host>& table, const DataRow& row)
   return host;
 }
 
-Result<FabricName> ReadFabric(const formats::RowValues<FabricName>& table, const DataRow& row) {
-  ORRERY_ASSIGN_OR_RETURN(const Section keys, table.Keys(row, kFabricTable, "names"));
-  FabricName name{.names = Lower(TextOf(keys, "names")),
-                  .fabric = {},
-                  .cluster = TextOf(keys, "cluster"),
-                  .note = TextOf(keys, "note"),
-                  .refused = TextOf(keys, "refused")};
-  const std::vector<std::string_view> fabrics = Choices(*FindOption(kFabricKeys, "fabric"));
-  if (keys.Has("fabric")) {
-    const auto at = std::ranges::find(fabrics, TextOf(keys, "fabric"));
-    name.fabric = static_cast<cluster::Fabric>(at - fabrics.begin());
-  }
-  return name;
-}
-
 }  // namespace
 
 const Hosts& Hosts::BuiltIn() {
@@ -104,34 +78,6 @@ std::vector<const Host*> Hosts::Named(const Configuration& row) const {
     if (is) named.push_back(&host);
   }
   return named;
-}
-
-const Fabrics& Fabrics::BuiltIn() {
-  static const Fabrics fabrics = formats::Embedded<Fabrics>(kFabrics, "data/fabrics.yaml");
-  return fabrics;
-}
-
-Status Fabrics::Add(std::string_view text, const std::string& file) {
-  return rows_.Add(text, file, ReadFabric);
-}
-
-const FabricName* Fabrics::Find(std::string_view text) const {
-  const std::string lower = Lower(text);
-  const auto at = std::ranges::find_if(rows_.values(), [&](const FabricName& fabric) {
-    const std::vector<std::string_view> names = SplitBars(fabric.names);
-    return std::ranges::any_of(
-        names, [&](std::string_view name) { return lower.find(name) != std::string::npos; });
-  });
-  return at == rows_.values().end() ? nullptr : &*at;
-}
-
-std::vector<std::string_view> Fabrics::Names() const {
-  std::vector<std::string_view> names;
-  for (const FabricName& fabric : rows_.values()) {
-    if (!fabric.refused.empty()) continue;
-    for (const std::string_view name : SplitBars(fabric.names)) names.push_back(name);
-  }
-  return names;
 }
 
 std::string WordsOf(const Configuration& row) {

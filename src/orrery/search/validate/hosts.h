@@ -1,5 +1,5 @@
-// What hosts and fabrics bring that a table of measured runs names: data/hosts.yaml and
-// data/fabrics.yaml; a user's file adds rows before those that are there (docs/formats/data.md).
+// What hosts bring that a table of measured runs names: data/hosts.yaml; a user's file adds rows
+// before those that are there (docs/formats/data.md).
 #pragma once
 
 #include <optional>
@@ -36,26 +36,6 @@ class Hosts {
 
  private:
   formats::RowValues<Host> rows_{"host"};
-};
-
-struct FabricName {
-  std::string names;                      // "a|b", lower case
-  std::optional<cluster::Fabric> fabric;  // else the cluster's
-  std::string cluster;        // whose latency, packets and headers; empty: the cluster's
-  std::string note, refused;  // what `assumed` says; or why a run is refused
-};
-
-class Fabrics {
- public:
-  static const Fabrics& BuiltIn();
-  Status Add(std::string_view text, const std::string& file);
-  // Of the first row with a name that stands in the text; null where there is none.
-  const FabricName* Find(std::string_view text) const;
-  // The names of fabrics that are modelled.
-  std::vector<std::string_view> Names() const;
-
- private:
-  formats::RowValues<FabricName> rows_{"fabric"};
 };
 
 // The words of a row's system and network, in lower case.

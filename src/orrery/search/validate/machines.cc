@@ -1,11 +1,11 @@
 #include "orrery/search/validate/machines.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 
 #include "orrery/base/text.h"
+#include "orrery/cluster/fabrics.h"
+#include "orrery/cluster/gpu_name.h"
 #include "orrery/cluster/ratio.h"
 
 namespace orrery::search {
@@ -15,89 +15,8 @@ using cluster::Spec;
 
 constexpr std::int64_t kGigabit = 1'000'000'000 / 8;
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
-// Takes a whole number from `text` at `*at`; leaves `*at` behind it.
-std::int64_t TakeNumber(std::string_view text, std::size_t* at) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data() + *at, text.data() + text.size(), value);
-  *at = static_cast<std::size_t>(end - text.data());
-  return error == std::errc() ? value : 0;
-}
-
 bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
-}
-
-// What a GPU is called, in the words of tables, command lines and nvidia-smi: "H100-SXM5-80GB",
-// "NVIDIA A100 80GB PCIe", "GeForce RTX 3090", "B200 (power limited)".
-struct GpuName {
-  std::string model;  // "h100", "rtx3090"
-  std::string board;  // "pcie", "nvl"; else empty
-  std::optional<double> gigabytes;
-};
-
-GpuName ReadGpu(std::string_view text) {
-  constexpr std::array<std::string_view, 9> kMakers = {
-      "nvidia", "amd", "instinct", "tesla", "geforce", "google", "cloud", "aws", "quadro"};
-  GpuName name;
-  bool model = true;  // words of it are still to come
-  const std::string lower = Lower(text.substr(0, text.find('(')));
-  for (std::size_t at = 0; at < lower.size();) {
-    const auto is_part = [](char c) { return IsDigit(c) || (c >= 'a' && c <= 'z'); };
-    std::size_t end = at;
-    while (end < lower.size() && is_part(lower[end])) ++end;
-    const std::string_view word = std::string_view(lower).substr(at, end - at);
-    at = end + 1;
-    if (word.empty() || std::ranges::find(kMakers, word) != kMakers.end()) continue;
-    std::size_t digits = 0;
-    const std::string number(word);
-    const std::int64_t size = TakeNumber(number, &digits);
-    const std::string_view unit = word.substr(digits);
-    if (digits > 0 && (unit == "gb" || unit == "g" || unit == "gib")) {
-      name.gigabytes = static_cast<double>(size);
-      model = false;
-    } else if (word.starts_with("pcie")) {
-      name.board = "pcie";
-      model = false;
-    } else if (word.starts_with("nvl")) {  // an H100 NVL is a board, a GB200 NVL72 a rack
-      if (word == "nvl") name.board = "nvl";
-      model = false;
-    } else if (word.starts_with("sxm") || word.starts_with("hbm") || word == "oam") {
-      model = false;
-    } else if (model) {
-      name.model += word;
-    }
-  }
-  return name;
-}
-
-bool HasMemory(const cluster::DeviceSpec& device, double gigabytes) {
-  const double has = static_cast<double>(device.memory_bytes) / (1 << 30);
-  return gigabytes > has / 1.15 && gigabytes < has * 1.15;
-}
-
-// The device of this name with this memory, else the first of this name. A board by its word (other
-// clocks, and NVLink between pairs at most), or one that has no word where the model has no such.
-const cluster::DeviceSpec* FindDevice(const GpuName& gpu, std::optional<double> gigabytes,
-                                      const cluster::Catalog& catalog) {
-  // "3090" is an RTX 3090 where no GPU has the whole name.
-  constexpr std::size_t kShortest = 4;
-  for (const bool whole : {true, false}) {
-    for (const std::string& board : {gpu.board, std::string()}) {
-      const cluster::DeviceSpec* first = nullptr;
-      for (const cluster::DeviceSpec& device : catalog.device_specs()) {
-        const GpuName has = ReadGpu(device.name);
-        const bool same = whole ? has.model == gpu.model
-                                : gpu.model.size() >= kShortest && has.model.ends_with(gpu.model);
-        if (!same || has.board != board) continue;
-        if (gigabytes && HasMemory(device, *gigabytes)) return &device;
-        if (first == nullptr) first = &device;
-      }
-      if (first != nullptr) return first;
-    }
-  }
-  return nullptr;
 }
 
 std::string KnownGpus(const cluster::Catalog& catalog) {
@@ -111,13 +30,12 @@ Result<Spec> PresetOf(const Configuration& row, const cluster::Catalog& catalog,
                       std::vector<std::string>* assumed) {
   const std::string_view name = row.text("gpu");
   if (name.empty()) return InvalidInput("gpu is blank: name it");
-  const GpuName gpu = ReadGpu(name);
-  std::optional<double> gigabytes = gpu.gigabytes;
+  std::optional<double> gigabytes;
   if (row.kind() == TableKind::kTraining) {
     ORRERY_ASSIGN_OR_RETURN(const auto stated, row.Number("gpu_mem_gb", 1, 4096));
-    if (stated) gigabytes = stated;
+    gigabytes = stated;
   }
-  const cluster::DeviceSpec* device = FindDevice(gpu, gigabytes, catalog);
+  const cluster::DeviceSpec* device = cluster::FindGpu(name, gigabytes, catalog);
   if (device == nullptr) {
     return InvalidInput("gpu={}: no device of this name; there are {}", Printable(name, 40),
                         KnownGpus(catalog));
@@ -136,7 +54,7 @@ Result<Spec> PresetOf(const Configuration& row, const cluster::Catalog& catalog,
 // As data/fabrics.yaml has what the text names.
 Status SetFabric(std::string_view text, const RowTables& tables, std::vector<std::string>* assumed,
                  Spec* spec) {
-  const FabricName* const name = tables.fabrics.Find(text);
+  const cluster::FabricName* const name = tables.fabrics.Find(text);
   if (name == nullptr) {
     assumed->push_back("fabric=ib (not stated)");
     return {};
@@ -221,92 +139,7 @@ Result<std::optional<double>> Thinning(const Configuration& row) {
   return row.Number("oversubscription", 1, 1024);
 }
 
-bool Take(std::string_view part, std::string_view* text) {
-  if (!text->starts_with(part)) return false;
-  text->remove_prefix(part.size());
-  return true;
-}
-
-void SkipSpaces(std::string_view* text) {
-  while (Take(" ", text)) continue;
-}
-
-bool TakeWhole(std::string_view* text) {
-  std::size_t at = 0;
-  const bool some = TakeNumber(*text, &at) > 0;
-  text->remove_prefix(at);
-  SkipSpaces(text);
-  return some;
-}
-
-// "8x400Gb/s", "3200 Gb/s/node" or "400Gbps/GPU" at the front of `text`.
-bool TakeRate(std::string_view* text) {
-  if (!TakeWhole(text)) return false;
-  const bool counted = Take("x", text);
-  if (counted) {
-    SkipSpaces(text);
-    if (!TakeWhole(text)) return false;
-  }
-  if (!Take("Gb/s", text) && !Take("Gbps", text)) return false;
-  if (!counted && !Take("/node", text) && !Take("/GPU", text)) return false;
-  return text->empty() || text->front() == ' ';
-}
-
 }  // namespace
-
-Status CheckFabricText(std::string_view text) {
-  int names = 0, rates = 0;
-  bool known = true;
-  std::string_view rest = text;
-  const std::vector<std::string_view> fabrics = Fabrics::BuiltIn().Names();
-  for (SkipSpaces(&rest); known && !rest.empty(); SkipSpaces(&rest)) {
-    if (IsDigit(rest.front())) {
-      known = TakeRate(&rest) && ++rates == 1;
-      continue;
-    }
-    const std::string_view word = rest.substr(0, rest.find(' '));
-    known = std::ranges::find(fabrics, Lower(word)) != fabrics.end() && ++names == 1;
-    rest.remove_prefix(word.size());
-  }
-  if (rates == 1) known = known && ReadNics(text, 8).gigabits > 0;
-  if (known && names + rates > 0) return {};
-  return InvalidInput(
-      "'{}' is no fabric; give a host's NICs and their rate, then what connects them, such as "
-      "'8x400Gb/s InfiniBand', '3200Gb/s/node EFA' or '400Gb/s/GPU RoCE'; known are {}",
-      Printable(text, 60), fmt::join(fabrics, ", "));
-}
-
-std::string DescribeFabric(const Spec& spec) {
-  constexpr std::array<std::string_view, 7> kNames = {"no fabric", "InfiniBand", "RoCE", "EFA",
-                                                      "Omni-Path", "Slingshot",  "TCP"};
-  return fmt::format("{} NIC{} of {} Gb/s a host, {}", spec.nics_per_node,
-                     spec.nics_per_node == 1 ? "" : "s", spec.nic_Bps / kGigabit,
-                     kNames.at(static_cast<std::size_t>(spec.fabric)));
-}
-
-NicText ReadNics(std::string_view network, int gpus_per_node) {
-  std::int64_t count = 0;
-  for (std::size_t at = 0; at < network.size();) {
-    if (!IsDigit(network[at])) {
-      ++at;
-      continue;
-    }
-    const std::int64_t value = TakeNumber(network, &at);
-    std::size_t next = at;
-    while (next < network.size() && network[next] == ' ') ++next;
-    const std::string_view rest = network.substr(next);
-    if (rest.starts_with("x")) {
-      count = value;
-    } else if (rest.starts_with("Gb/s") || rest.starts_with("Gbps")) {
-      const std::string_view unit = rest.substr(4);
-      if (unit.starts_with("/node")) return {0, value};
-      if (unit.starts_with("/GPU")) return {gpus_per_node, value};
-      if (count > 0 && count <= 64) return {static_cast<int>(count), value};
-      return {};
-    }
-  }
-  return {};
-}
 
 Result<Spec> MapTrainingMachine(const Configuration& row, const RowTables& tables,
                                 std::vector<std::string>* assumed) {
@@ -343,7 +176,7 @@ Result<Spec> MapTrainingMachine(const Configuration& row, const RowTables& table
     return spec;
   }
   const double node_gigabits = *nic * spec.gpus_per_node;
-  const NicText text = ReadNics(row.text("network"), spec.gpus_per_node);
+  const cluster::NicText text = cluster::ReadNics(row.text("network"), spec.gpus_per_node);
   const bool agree = text.nics > 0 &&
                      std::abs(static_cast<double>(text.nics * text.gigabits) - node_gigabits) < 0.5;
   // 800 Gb/s beside 8 A100 are 4 NICs of 200, not 8 of 100.
@@ -371,7 +204,7 @@ Result<Spec> MapCollectiveMachine(const Configuration& row, const RowTables& tab
   SetDomains(&spec, assumed);
   if (spec.gpus_per_nvlink_domain >= spec.nodes * spec.gpus_per_node) return spec;
   ORRERY_RETURN_IF_ERROR(SetFabric(row.text("network"), tables, assumed, &spec));
-  const NicText text = ReadNics(row.text("network"), spec.gpus_per_node);
+  const cluster::NicText text = cluster::ReadNics(row.text("network"), spec.gpus_per_node);
   if (text.gigabits == 0) {
     assumed->push_back(fmt::format("{} NICs of {} Gb/s a node (not stated: {})", spec.nics_per_node,
                                    spec.nic_Bps / kGigabit, spec.name));

@@ -22,17 +22,4 @@ Result<cluster::Spec> MapTrainingMachine(const Configuration& row, const RowTabl
 Result<cluster::Spec> MapCollectiveMachine(const Configuration& row, const RowTables& tables,
                                            std::vector<std::string>* assumed);
 
-// "8x400 Gb/s", "IB 8x NDR 400Gbps", "RoCE 16x100Gbps", "EFA 3200Gbps/node", "400Gbps/GPU": NICs of
-// a node and the rate of each; {0, 0} when the text states none.
-struct NicText {
-  int nics = 0;  // 0: the rate is of the node
-  std::int64_t gigabits = 0;
-};
-NicText ReadNics(std::string_view network, int gpus_per_node);
-// Refuses a fabric that a person types where anything but a name and such a rate stands in it;
-// columns of tables may say more.
-Status CheckFabricText(std::string_view text);
-// "8 NICs of 400 Gb/s a host, InfiniBand".
-std::string DescribeFabric(const cluster::Spec& spec);
-
 }  // namespace orrery::search

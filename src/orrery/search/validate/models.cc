@@ -25,7 +25,7 @@ const ModelName& StyleOf(const Configuration& row, std::int64_t hidden, std::int
 }
 
 // An encoder or a convolutional network is one of the presets: BERT_Large, ResNet152.
-Result<Model> NamedModel(const Configuration& row, const workload::Models& models) {
+Result<std::string> PresetNamed(const Configuration& row, const workload::Models& models) {
   const auto bare = [](std::string_view name) {
     std::string out = Lower(name);
     std::erase_if(out, [](char c) { return c == '-' || c == '_' || c == ' '; });
@@ -33,7 +33,7 @@ Result<Model> NamedModel(const Configuration& row, const workload::Models& model
   };
   const std::string name = bare(row.text("model"));
   for (const workload::ModelPreset& preset : models.list()) {
-    if (bare(preset.name) == name) return models.Find(preset.name);
+    if (bare(preset.name) == name) return std::string(preset.name);
   }
   return InvalidInput("model={}: no {} of this name among the presets",
                       Printable(row.text("model"), 40), row.text("layer_kind"));
@@ -102,23 +102,12 @@ Result<std::int64_t> LayersOf(const Configuration& row, Model m,
   return layers;
 }
 
-}  // namespace
-
-Result<Model> MapModel(const Configuration& row, const job::FrameworkRecipe& recipe,
-                       const RowTables& tables, std::vector<std::string>* assumed) {
+// Of the columns, and of a family's row what they do not say.
+Result<Model> ModelOfColumns(const Mapping& mapping) {
   constexpr std::int64_t kMost = 1 << 24;
-  if (HasExperts(row) || row.text("layer_kind") == "mamba2-hybrid") {
-    ORRERY_ASSIGN_OR_RETURN(std::optional<Model> known, MapKnownModel(row, tables, assumed));
-    if (known) return *std::move(known);
-  }
-  if (row.text("layer_kind") == "mamba2-hybrid") {
-    return InvalidInput("layer_kind=mamba2-hybrid: the pattern of {} is not stated",
-                        Printable(row.text("model"), 40));
-  }
-  if (row.text("layer_kind") == "bert" || row.text("layer_kind") == "cnn") {
-    assumed->push_back("shapes of the preset of this name");
-    return NamedModel(row, tables.data->models);
-  }
+  const Configuration& row = mapping.row;
+  const RowTables& tables = mapping.tables;
+  std::vector<std::string>* const assumed = mapping.assumed;
   Model m;
   m.name = std::string(row.text("model"));
   ORRERY_ASSIGN_OR_RETURN(m.hidden, row.Needed("hidden", 1, kMost));
@@ -143,7 +132,10 @@ Result<Model> MapModel(const Configuration& row, const job::FrameworkRecipe& rec
     assumed->push_back(fmt::format("vocab={} (blank: {}'s tokenizer)", m.vocab, style.label));
   }
   if (!style.note.empty()) assumed->push_back(fmt::format("{}: {}", style.label, style.note));
-  m.dropout = style.drops ? recipe.gpt_dropout : 0;
+  const formats::Section& release = mapping.release.own;
+  m.dropout = !style.drops             ? 0
+              : release.Has("dropout") ? release.Real("dropout")
+                                       : mapping.recipe().gpt_dropout;
   assumed->push_back(fmt::format(
       "{}: norm, activation, positions, biases and {} embeddings of the public configuration",
       style.label, m.tied_embeddings ? "tied" : "untied"));
@@ -155,6 +147,30 @@ Result<Model> MapModel(const Configuration& row, const job::FrameworkRecipe& rec
   ORRERY_RETURN_IF_ERROR(workload::Validate(m));
   ORRERY_RETURN_IF_ERROR(CheckParameters(row, m));
   return m;
+}
+
+}  // namespace
+
+Status MapModel(const Mapping& m) {
+  const std::string_view kind = m.row.text("layer_kind");
+  std::optional<Model> model;
+  if (HasExperts(m.row) || kind == "mamba2-hybrid") {
+    ORRERY_ASSIGN_OR_RETURN(model, MapKnownModel(m));
+  }
+  if (!model && kind == "mamba2-hybrid") {
+    return InvalidInput("layer_kind=mamba2-hybrid: the pattern of {} is not stated",
+                        Printable(m.row.text("model"), 40));
+  }
+  if (kind == "bert" || kind == "cnn") {
+    m.Assume("shapes of the preset of this name");
+    ORRERY_ASSIGN_OR_RETURN(m.out->preset, PresetNamed(m.row, m.tables.data->models));
+    ORRERY_ASSIGN_OR_RETURN(model, m.tables.data->models.Find(m.out->preset));
+  }
+  if (!model) {
+    ORRERY_ASSIGN_OR_RETURN(model, ModelOfColumns(m));
+  }
+  m.out->model = *std::move(model);
+  return {};
 }
 
 }  // namespace orrery::search

@@ -5,18 +5,11 @@
 // family, found by the beginning of its name. A name that no rule knows is read from its shape.
 #pragma once
 
-#include <string>
-#include <vector>
-
-#include "orrery/search/validate/configuration.h"
-#include "orrery/search/validate/names.h"
-#include "orrery/search/validate/row_tables.h"
-#include "orrery/workload/model.h"
+#include "orrery/search/validate/mapping.h"
 
 namespace orrery::search {
 
-// Appends every default used to `assumed`. Errors name column and value.
-Result<workload::Model> MapModel(const Configuration& row, const job::FrameworkRecipe& recipe,
-                                 const RowTables& tables, std::vector<std::string>* assumed);
+// Fills m.out->model and the preset that it begins with. Errors name column and value.
+Status MapModel(const Mapping& m);
 
 }  // namespace orrery::search

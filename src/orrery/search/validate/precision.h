@@ -6,8 +6,7 @@
 namespace orrery::search {
 
 Status MapPrecision(const Mapping& m);
-// What recipes keep in bf16 or run in 8 bits, without the parts that this row's run lacks.
-// REQUIRES: model, attention and experts are mapped.
-void KeepToWhatIsThere(const Mapping& m);
+// Linear layers that stay in bf16, of those that the model has. REQUIRES: all else is mapped.
+void MapBf16Parts(const Mapping& m);
 
 }  // namespace orrery::search

@@ -1,9 +1,13 @@
 #include "orrery/search/validate/release_recipes.h"
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 #include "orrery/base/text.h"
 #include "orrery/base/units.h"
+#include "orrery/cluster/options.h"
+#include "orrery/workload/options.h"
 #include "orrery/workload/plan.h"
 
 namespace orrery::search {
@@ -19,14 +23,10 @@ constexpr std::string_view kRecipes[] = {
 constexpr int kEver = 9999;
 constexpr std::string_view kScripts =
     "nemo|launcher|maxtext|paxml|jax-toolbox|torchtitan|sc21|mlperf|model-zoo|bridge|automodel|any";
-constexpr std::string_view kAbout =
-    "run|head|power|container|bf16|dispatcher|router|delays|reduction|gather|loss|adapters|packing|"
-    "input";
-
 // Keys of a row: which rows of measured runs it is about, and what it sets.
 constexpr Option kOptions[] = {
     {.name = "scripts", .type = kChoice, .choices = kScripts},
-    {.name = "about", .type = kChoice, .fallback = "run", .choices = kAbout},
+    {.name = "about", .fallback = "run"},
     {.name = "undated", .type = kBool, .fallback = "false"},
     {.name = "from"},  // YY.MM, releases or dates
     {.name = "to"},
@@ -36,82 +36,53 @@ constexpr Option kOptions[] = {
     {.name = "gpus"},
     {.name = "precisions"},
     {.name = "tasks"},
-    {.name = "counts"},  // "a|b": the row's `gpus` is one of them
-    {.name = "extra"},   // stands in config_extra
-    // What it sets; a fallback is that nothing is set.
-    {.name = "recompute", .type = kChoice, .choices = "none"},
-    {.name = "recompute_modules"},
-    {.name = "recompute_keeps", .type = kChoice, .choices = "last|qkv|qkv_out|products"},
-    {.name = "cuda_graphs",
-     .type = kChoice,
-     .fallback = "none",
-     .choices = "none|layers|iteration"},
-    {.name = "expert_graphs",
-     .type = kChoice,
-     .fallback = "none",
-     .choices = "none|layers|iteration"},
-    {.name = "cuda_graph_scope"},
-    {.name = "dropout", .type = kNumber, .fallback = "0", .min = 0, .max = 1},
-    {.name = "deferred_head", .type = kInteger, .fallback = "0", .min = 0, .max = 1 << 20},
-    {.name = "cuda", .type = kInteger, .fallback = "0", .min = 0, .max = 99},
-    {.name = "micro_batch", .type = kInteger, .fallback = "0", .min = 0, .max = 1 << 20},
-    {.name = "rank_order", .type = kChoice, .choices = "tp-cp-dp-pp|tp-cp-pp-dp"},
+    {.name = "counts"},   // "a|b": the row's `gpus` is one of them
+    {.name = "extra"},    // "a|b": one of them stands in config_extra
+    {.name = "without"},  // and this does not
+    // What it sets that is no key of a job.
+    {.name = "dropout", .type = kNumber, .min = 0, .max = 1},  // of GPT-style models
+    {.name = "expert_graphs", .type = kChoice, .choices = "layers|iteration"},
+    {.name = "cuda_graph_scope"},  // of those
+    {.name = "whole_graphs", .type = kBool, .fallback = "false"},
+    {.name = "compiled_loss", .type = kBool, .fallback = "true"},
     {.name = "shard_hosts", .type = kInteger, .fallback = "0", .min = 0, .max = 1 << 20},
     {.name = "shard_from_hosts", .type = kInteger, .fallback = "0", .min = 0, .max = 1 << 20},
-    {.name = "etp", .type = kInteger, .fallback = "0", .min = 0, .max = 4096},
-    {.name = "moe_dispatcher", .type = kChoice, .choices = "allgather|alltoall|deepep|hybridep"},
-    {.name = "grad_reduce_fp32", .type = kBool},
-    {.name = "fp8_recipe", .type = kChoice, .choices = "current"},
-    {.name = "bf16_last_layers", .type = kInteger, .fallback = "0", .min = 0, .max = 1 << 20},
-    {.name = "bf16_modules"},
-    {.name = "cp_exchange", .type = kChoice, .choices = "ring|all-gather|all-to-all"},
-    {.name = "lora_rank", .type = kInteger, .fallback = "0", .min = 0, .max = 65536},
-    {.name = "lora_targets",
-     .type = kChoice,
-     .fallback = "qkv",
-     .choices = "all|attention|qkv|mlp"},
-    {.name = "packed_len", .type = kInteger, .fallback = "0", .min = 0, .max = 1 << 26},
-    {.name = "data_storage", .type = kChoice, .choices = "object_store"},
-    {.name = "fused_cross_entropy", .type = kBool, .fallback = "true"},
-    {.name = "fused_attention", .type = kBool, .fallback = "true"},
-    {.name = "stacked_layers", .type = kBool, .fallback = "true"},
-    {.name = "qkv_bias_kernel", .type = kBool, .fallback = "false"},
-    {.name = "copies_units", .type = kBool, .fallback = "false"},
-    {.name = "quiet_loop", .type = kBool, .fallback = "false"},
-    {.name = "whole_graphs", .type = kBool, .fallback = "false"},
-    {.name = "fused_bias_activation", .type = kBool, .fallback = "true"},
-    {.name = "fused_weight_gradient", .type = kBool, .fallback = "true"},
-    {.name = "compiled_loss", .type = kBool, .fallback = "true"},
-    {.name = "fused_loss", .type = kBool, .fallback = "true"},
-    {.name = "fused_adam", .type = kBool, .fallback = "true"},
-    {.name = "overlaps_and_fuses", .type = kBool, .fallback = "false"},
-    {.name = "vboost", .type = kBool, .fallback = "false"},
-    {.name = "torch_ddp", .type = kBool, .fallback = "false"},
-    {.name = "moe_pad_to_capacity", .type = kBool, .fallback = "false"},
-    {.name = "moe_fused_router", .type = kBool, .fallback = "true"},
-    {.name = "moe_fused_mlp", .type = kBool, .fallback = "false"},
-    {.name = "moe_comm_overlap", .type = kBool, .fallback = "false"},
-    {.name = "moe_delayed_weights", .type = kBool, .fallback = "false"},
-    {.name = "low_precision_gather", .type = kBool, .fallback = "true"},
-    {.name = "fp8_attention", .type = kBool, .fallback = "false"},
-    {.name = "fp8_output_layer", .type = kBool, .fallback = "false"},
 };
 constexpr OptionTable kTable{.path = "", .doc = "", .options = kOptions};
 
-// The texts that are lists of names.
-Status CheckNames(const Section& keys) {
-  const auto check = [&](std::string_view key, auto parse) -> Status {
-    if (!keys.Has(key)) return {};
-    auto names = parse(keys.Text(key));
-    return names.ok() ? Status() : std::move(names).TakeStatus().In(keys.Where(key));
+// Sections of a job whose keys a row may set.
+std::span<const OptionTable* const> JobSections() {
+  static const OptionTable device = {
+      .path = "cluster.device", .doc = "", .options = cluster::DeviceOptions().options};
+  static const OptionTable* const sections[] = {&workload::ParallelOptions(),
+                                                &workload::TrainingOptions(),
+                                                &workload::FrameworkOptions(), &device};
+  return sections;
+}
+
+Result<formats::Field> ReadJobKey(const OptionTable& section, const formats::Field& field,
+                                  const formats::Document& document) {
+  auto value = formats::ReadOption(*FindOption(section.options, field.key), field.value);
+  Status status = value.ok() ? Status() : std::move(value).TakeStatus();
+  // Texts that are lists of names.
+  const auto names = [&](std::string_view key, auto parse) {
+    if (status.ok() && field.key == key) status = parse(field.value.text).status();
   };
-  ORRERY_RETURN_IF_ERROR(check("recompute_modules", workload::ParseRecomputeModules));
-  ORRERY_RETURN_IF_ERROR(check("cuda_graph_scope", workload::ParseGraphScope));
-  return check("bf16_modules", workload::ParseBf16Modules);
+  names("recompute_modules", workload::ParseRecomputeModules);
+  names("bf16_modules", workload::ParseBf16Modules);
+  names("lora_targets", workload::ParseLoraTargets);
+  if (!status.ok()) {
+    return std::move(status).In(document.Where(field.value) + ": " + field.key);
+  }
+  formats::Field set = field;
+  set.key = formats::FullName(section, field.key);
+  set.value.source = 0;
+  set.value.line = set.value.column = 0;
+  return set;
 }
 
 // Whose scripts, and which release: year and month, 2411; 0: not said.
-struct Release {
+struct Origin {
   std::string_view scripts;
   int month = 0;
 };
@@ -125,7 +96,7 @@ int Month(std::string_view text) {
 
 // DGX Cloud's releases are called vYY.MM, with a patch behind; rounds of MLPerf have a date; rows
 // of Megatron Bridge name their container.
-Release ReleaseOf(const Configuration& row) {
+Origin OriginOf(const Configuration& row) {
   const std::string_view framework = row.text("framework");
   const std::string_view version = row.text("framework_version");
   const std::string_view date = row.text("measured_date");
@@ -158,6 +129,13 @@ Release ReleaseOf(const Configuration& row) {
   return {scripts, version.starts_with("v") ? Month(version.substr(1)) : 0};
 }
 
+// Of "a|b" one.
+bool StandsIn(std::string_view text, const std::string& words) {
+  return std::ranges::any_of(SplitBars(words), [&](std::string_view word) {
+    return text.find(word) != std::string_view::npos;
+  });
+}
+
 }  // namespace
 
 const RecipeTable& RecipeTable::BuiltIn() {
@@ -169,17 +147,38 @@ const RecipeTable& RecipeTable::BuiltIn() {
 Result<RecipeTable::Line> RecipeTable::ReadLine(const formats::RowValues<Line>& table,
                                                 const formats::DataRow& row) {
   const bool by_framework = row.keys.Find("frameworks") != nullptr;
-  ORRERY_ASSIGN_OR_RETURN(Section keys, table.Keys(row, kTable, by_framework ? "" : "scripts"));
-  Line line{std::move(keys), 0, kEver};
-  for (const auto& [key, month] : {std::pair{"from", &line.from}, std::pair{"to", &line.to}}) {
-    if (!line.keys.Has(key)) continue;
-    *month = Month(line.keys.Text(key));
-    if (*month > 0) continue;
-    return InvalidInput("'{}' is no month; write YY.MM", Printable(line.keys.Text(key), 20))
-        .In(line.keys.Where(key));
+  std::vector<std::string_view> job_keys;
+  for (const OptionTable* section : JobSections()) {
+    for (const Option& option : section->options) {
+      if (FindOption(kOptions, option.name) == nullptr) job_keys.push_back(option.name);
+    }
   }
-  if (line.keys.Bool("undated")) line.from = line.to = 0;
-  ORRERY_RETURN_IF_ERROR(CheckNames(line.keys));
+  ORRERY_ASSIGN_OR_RETURN(Section keys,
+                          table.Keys(row, kTable, by_framework ? "" : "scripts", job_keys));
+  Line line{std::move(keys), {}, 0, kEver};
+  for (const formats::Field& field : row.keys.fields) {
+    if (FindOption(kOptions, field.key) != nullptr) continue;
+    for (const OptionTable* section : JobSections()) {
+      if (FindOption(section->options, field.key) == nullptr) continue;
+      ORRERY_ASSIGN_OR_RETURN(formats::Field set, ReadJobKey(*section, field, table.document()));
+      line.job.push_back(std::move(set));
+      break;
+    }
+  }
+  for (const auto& [key, month] : {std::pair{"from", &line.from}, std::pair{"to", &line.to}}) {
+    if (!line.own.Has(key)) continue;
+    *month = Month(line.own.Text(key));
+    if (*month > 0) continue;
+    return InvalidInput("'{}' is no month; write YY.MM", Printable(line.own.Text(key), 20))
+        .In(line.own.Where(key));
+  }
+  if (line.own.Bool("undated")) line.from = line.to = 0;
+  if (line.own.Has("cuda_graph_scope")) {
+    auto scope = workload::ParseGraphScope(line.own.Text("cuda_graph_scope"));
+    if (!scope.ok()) {
+      return std::move(scope).TakeStatus().In(line.own.Where("cuda_graph_scope"));
+    }
+  }
   return line;
 }
 
@@ -187,23 +186,24 @@ Status RecipeTable::Add(std::string_view text, const std::string& file) {
   return rows_.Add(text, file, ReadLine);
 }
 
-Section RecipeTable::Find(const Configuration& row, std::string_view framework) const {
-  const Release release = ReleaseOf(row);
-  Section found(kTable);
+Release RecipeTable::Find(const Configuration& row, std::string_view framework) const {
+  const Origin origin = OriginOf(row);
+  const std::string_view extra = row.text("config_extra");
+  Release found{.job = {}, .own = Section(kTable)};
   std::vector<std::string> settled;  // what a line was about
   for (const Line& line : rows_.values()) {
-    const Section& keys = line.keys;
+    const Section& keys = line.own;
     const auto fits = [&](std::string_view key, std::string_view text) {
       return !keys.Has(key) || BeginsWithOneOf(text, keys.Text(key));
     };
     if ((keys.Has("scripts") && keys.Text("scripts") != "any" &&
-         keys.Text("scripts") != release.scripts) ||
-        release.month < line.from || line.to < release.month || !fits("frameworks", framework) ||
+         keys.Text("scripts") != origin.scripts) ||
+        origin.month < line.from || line.to < origin.month || !fits("frameworks", framework) ||
         !fits("versions", row.text("framework_version")) || !fits("models", row.text("model")) ||
         !fits("gpus", row.text("gpu")) || !fits("precisions", row.text("compute_dtype")) ||
         !fits("tasks", row.text("task")) ||
-        (keys.Has("extra") &&
-         row.text("config_extra").find(keys.Text("extra")) == std::string_view::npos) ||
+        (keys.Has("extra") && !StandsIn(extra, keys.Text("extra"))) ||
+        (keys.Has("without") && StandsIn(extra, keys.Text("without"))) ||
         (keys.Has("counts") && !IsOneOf(row.text("gpus"), keys.Text("counts")))) {
       continue;
     }
@@ -212,9 +212,10 @@ Section RecipeTable::Find(const Configuration& row, std::string_view framework) 
     settled.push_back(std::move(about));
     for (const Option& option : kOptions) {
       if (const formats::Setting* set = keys.Find(option.name)) {
-        found.Set(option.name, set->value, set->where);
+        found.own.Set(option.name, set->value, set->where);
       }
     }
+    found.job.insert(found.job.end(), line.job.begin(), line.job.end());
   }
   return found;
 }

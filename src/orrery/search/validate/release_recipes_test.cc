@@ -8,152 +8,128 @@
 namespace orrery::search {
 namespace {
 
-formats::Section Recipe(const std::string& cells) {
-  const auto table = formats::CsvTable::Parse(
-      "framework,framework_version,measured_date,model,gpu,compute_dtype\n" + cells + "\n",
-      "t.csv");
+// The last that sets a key holds; empty: nothing does.
+std::string ValueOf(const Release& release, std::string_view key) {
+  std::string value;
+  for (const formats::Field& field : release.job) {
+    if (field.key == key) value = field.value.text;
+  }
+  return value;
+}
+
+constexpr std::string_view kColumns =
+    "framework,framework_version,measured_date,model,gpu,compute_dtype,task,gpus";
+
+Release Recipe(const std::string& cells) {
+  const auto table = formats::CsvTable::Parse(fmt::format("{}\n{}\n", kColumns, cells), "t.csv");
   EXPECT_TRUE(table.ok()) << table.status().message();
   return RecipeTable::BuiltIn().Find(Configuration(TableKind::kTraining, *table, 0));
 }
 
-TEST(ReleaseRecipes, NameTheirReleases) {
-  EXPECT_EQ(formats::TextOf(Recipe("NeMo (Megatron-Core),v24.11.1,,Nemotron4-340B,H100-SXM5,fp8"),
-                            "recompute_modules"),
-            "core_attn");
-  EXPECT_EQ(formats::TextOf(Recipe("NeMo (Megatron-Core),v25.04.02,,Nemotron4-340B,H100-SXM5,fp8"),
-                            "recompute_modules"),
-            "");
-  // A round of MLPerf is known by its date.
-  EXPECT_TRUE(
-      Recipe("NeMo/Megatron-Core (x),ngc25.09,2025-11,Llama3-8B,B200,fp8").Has("fp8_recipe"));
-  EXPECT_FALSE(
-      Recipe("NeMo/Megatron-Core (x),ngc25.09,2025-06,Llama3-8B,B200,fp8").Has("fp8_recipe"));
-  // Megatron Bridge by its container.
-  EXPECT_EQ(formats::TextOf(Recipe("Megatron-Bridge,v0.1 (container 25.09),,DeepSeek-V3,H100,fp8"),
-                            "recompute_modules"),
-            "mla_up_proj+mlp");
-  EXPECT_EQ(
-      formats::TextOf(Recipe("Megatron-Bridge,v0.1,,DeepSeek-V3,H100,fp8"), "recompute_modules"),
-      "");
+TEST(ReleaseRecipes, SetKeysOfAJob) {
+  struct Expected {
+    const char *cells, *key, *value;
+  };
+  constexpr const char* kModules = "training.recompute_modules";
+  constexpr const char* kHead = "framework_options.deferred_head";
+  constexpr const char* kCut = "training.micro_batch";
+  constexpr const char* kReduce = "framework_options.grad_reduce_fp32";
+  constexpr const char* kGather = "framework_options.low_precision_gather";
+  constexpr const char* kFused = "framework_options.fused_cross_entropy";
+  constexpr const char* kVboost = "cluster.device.vboost";
+  constexpr const char* kCuda = "cluster.device.cuda";
+  constexpr const char* kKeeps = "framework_options.recompute_keeps";
+  const Expected rows[] = {
+      {"NeMo (Megatron-Core),v24.11.1,,Nemotron4-340B,H100-SXM5,fp8,,", kModules, "core_attn"},
+      {"NeMo (Megatron-Core),v25.04.02,,Nemotron4-340B,H100-SXM5,fp8,,", kModules, ""},
+      // A round of MLPerf is known by its date.
+      {"NeMo/Megatron-Core (x),ngc25.09,2025-11,Llama3-8B,B200,fp8,,",
+       "framework_options.fp8_recipe", "current"},
+      {"NeMo/Megatron-Core (x),ngc25.09,2025-06,Llama3-8B,B200,fp8,,",
+       "framework_options.fp8_recipe", ""},
+      // Megatron Bridge by its container.
+      {"Megatron-Bridge,v0.1 (container 25.09),,DeepSeek-V3,H100,fp8,,", kModules,
+       "mla_up_proj+mlp"},
+      {"Megatron-Bridge,v0.1,,DeepSeek-V3,H100,fp8,,", kModules, ""},
+      // Micro-batches of Table 1.
+      {"Megatron-LM 2021 (PTD-P),PTD-P 2021,,GPT-18B,A100-SXM4,fp16,,", kCut, "8"},
+      {"Megatron-LM 2021 (PTD-P),PTD-P 2021,,GPT-18B,A100-SXM4,fp16,,",
+       "framework_options.overlap_grad_reduce", "true"},
+      {"Megatron-LM Jan-2021,Jan-2021,,GPT-39B,A100-SXM4,fp16,,", kCut, "4"},
+      {"Megatron-LM Jan-2021,Jan-2021,,GPT-530B,A100-SXM4,fp16,,", kCut, "1"},
+      {"Megatron-LM Aug-2020,2020,,GPT-1B,A100-SXM4,fp16,,", kCut, ""},
+      // The tables of several things join.
+      {"Megatron-Bridge,container 26.08,,Nemotron-3-Super-120B,GB200,nvfp4,,",
+       "training.bf16_last_layers", "14"},
+      {"Megatron-Bridge,container 26.08,,Nemotron-3-Super-120B,GB200,nvfp4,,", kReduce, "false"},
+      {"Megatron-Bridge,container 26.08,,Nemotron-3-Super-120B,GB200,nvfp4,,",
+       "training.moe_dispatcher", "hybridep"},
+      {"Megatron-Bridge,container 26.08,,Nemotron-3-Super-120B,GB200,nvfp4,,", kHead, ""},
+      {"Megatron-Bridge,container 26.08,,Nemotron-3-Super-120B,GB200,nvfp4,,",
+       "training.moe_delayed_weights", "true"},
+      {"NeMo (Megatron-Core),v25.05.05,,Grok-1-314B,GB200,fp8,,", "training.moe_pad_to_capacity",
+       "true"},
+      {"NeMo (Megatron-Core),v25.05.05,,Llama3-70B,GB200,bf16,,", kHead, "22"},
+      // DGX Cloud's and JAX-Toolbox's runs of the same model.
+      {"Paxml (JAX),v24.11.1,,GPT3-5B,H100-SXM5,bf16,,", kKeeps, "products"},
+      {"Paxml (JAX),v24.11.1,,GPT3-5B,H100-SXM5,bf16,,", "framework_options.copies_units", "true"},
+      {"Paxml (JAX),v24.11.1,,GPT3-5B,H100-SXM5,bf16,,", kGather, "false"},
+      {"Paxml (JAX),JAX-Toolbox @x,,GPT3-5B,H100-SXM5,bf16,,", kKeeps, "products"},
+      {"Paxml (JAX),JAX-Toolbox @x,,GPT3-5B,H100-SXM5,bf16,,", "framework_options.copies_units",
+       ""},
+      {"Paxml (JAX),JAX-Toolbox @x,,GPT-126M,A100-SXM4,bf16,,", "training.recompute", "none"},
+      {"torchtitan,,2024-12,Llama3-8B,H100-SXM5,bf16,,", "framework_options.fused_adam", "false"},
+      {"torchtitan,,2025-06,Llama3-8B,H100-SXM5,fp8,,", "framework_options.fused_adam", ""},
+      // Power steered by task and number of GPUs.
+      {"NeMo (x),v25.02.02,,Llama3-8B,H100-SXM5,,pretrain,32", kVboost, ""},
+      {"NeMo (x),v25.02.02,,Llama3-8B,H100-SXM5,,sft,32", kVboost, "true"},
+      {"NeMo (x),v25.04.02,,Llama3-8B,H100-SXM5,,pretrain,32", kVboost, "true"},
+      {"NeMo (x),v25.04.02,,Grok-1-314B,H100-SXM5,,pretrain,512", kVboost, ""},
+      {"NeMo (x),v25.05.05,,Llama3.1-405B,GB200,,pretrain,512", kVboost, ""},
+      {"NeMo/Megatron-Core (x),,2024-06,GPT3-175B,H100-SXM5,,pretrain,512", kVboost, "true"},
+      {"NeMo/Megatron-Core (x),,2024-06,GPT3-175B,H100-SXM5,,pretrain,5120", kVboost, ""},
+      // Containers of Blackwell.
+      {"NeMo (x),v25.05.05,,Llama3.1-405B,GB200,fp8,,", kCuda, "12"},
+      {"NeMo (x),v25.05.05,,Llama3.1-405B,H100-SXM5,fp8,,", kCuda, ""},
+      {"NeMo/Megatron-Core (x),ngc25.04,2025-06,Llama2-70B,GB200,fp8,,", kCuda, "12"},
+      {"NeMo/Megatron-Core (x),ngc25.09,2025-11,Llama2-70B,GB200,fp8,,", kCuda, ""},
+      {"Megatron-Bridge,v0.1 (container 25.09),,Qwen3-30B-A3B,B200,fp8,,", kCuda, "12"},
+      {"Megatron-Bridge,v0.2 (container 25.11),,Qwen3-30B-A3B,B200,fp8,,", kCuda, ""},
+      // What NeMo 1 leaves off; DGX Cloud's scripts set fp8_params.
+      {"NeMo 24.07 (x),24.07,,Nemotron3-8B,H100-SXM5,fp8,pretrain,", kReduce, "true"},
+      {"NeMo 24.07 (x),24.07,,Nemotron3-8B,H100-SXM5,fp8,pretrain,", kGather, "false"},
+      {"NeMo 24.07 (x),24.07,,Nemotron3-8B,H100-SXM5,fp8,pretrain,", kFused, ""},
+      {"NeMo 24.07 (x),24.07,,Llama2-70B,H100-SXM5,fp8,pretrain,", kReduce, ""},
+      {"NeMo 24.07 (x),24.07,,Llama2-70B,H100-SXM5,fp8,pretrain,", kGather, "false"},
+      {"NeMo 24.07 (x),24.07,,Llama2-70B,H100-SXM5,fp8,pretrain,", kFused, "false"},
+      {"NeMo 24.07 (x),24.07,,Llama2-70B,H100-SXM5,fp8,lora,", kGather, ""},
+      {"NeMo 24.07 (x),24.07,,Llama2-70B,H100-SXM5,fp8,lora,", kFused, ""},
+      {"NeMo (x),v24.11.1,,GPT3-175B,H100-SXM5,fp8,,", kGather, ""},
+      {"NeMo (x),v24.11.1,,GPT3-175B,H100-SXM5,fp8,,", kFused, "false"},
+      {"NeMo (x),v25.02.02,,Nemotron4-15B,H100-SXM5,fp8,,", kReduce, "true"},
+      {"NeMo (x),v25.05.05,,Nemotron-H-56B,H100-SXM5,fp8,,",
+       "framework_options.fused_weight_gradient", "false"},
+  };
+  for (const Expected& row : rows) {
+    EXPECT_EQ(ValueOf(Recipe(row.cells), row.key), row.value) << row.cells << ": " << row.key;
+  }
 }
 
-TEST(ReleaseRecipes, MicroBatchesOfTable1) {
-  EXPECT_EQ(
-      Recipe("Megatron-LM 2021 (PTD-P),PTD-P 2021,,GPT-18B,A100-SXM4,fp16").Integer("micro_batch"),
-      8);
-  EXPECT_TRUE(
-      Recipe("Megatron-LM 2021 (PTD-P),PTD-P 2021,,GPT-18B,A100-SXM4,fp16").Bool("torch_ddp"));
-  EXPECT_EQ(Recipe("Megatron-LM Jan-2021,Jan-2021,,GPT-39B,A100-SXM4,fp16").Integer("micro_batch"),
-            4);
-  EXPECT_EQ(Recipe("Megatron-LM Jan-2021,Jan-2021,,GPT-530B,A100-SXM4,fp16").Integer("micro_batch"),
-            1);
-  EXPECT_EQ(Recipe("Megatron-LM Aug-2020,2020,,GPT-1B,A100-SXM4,fp16").Integer("micro_batch"), 0);
-}
-
-TEST(ReleaseRecipes, FirstLineOfATableHolds) {
+// What is no key of a job. torchao's runs on H100, which have no date, compiled layers alone;
+// others go by their date.
+TEST(ReleaseRecipes, KeysOfTheirOwn) {
   const std::string qwen = "Megatron-Bridge,container 25.11,,Qwen3-30B-A3B,GB200,";
-  EXPECT_FALSE(Recipe(qwen + "bf16").Has("cuda_graph_scope"));
-  EXPECT_EQ(Recipe(qwen + "mxfp8").Text("cuda_graph_scope"), "moe_router+moe_preprocess");
-}
-
-TEST(ReleaseRecipes, JoinTheTables) {
-  const formats::Section r =
-      Recipe("Megatron-Bridge,container 26.08,,Nemotron-3-Super-120B,GB200,nvfp4");
-  EXPECT_EQ(r.Text("expert_graphs"), "layers");
-  EXPECT_EQ(r.Integer("bf16_last_layers"), 14);
-  EXPECT_TRUE(r.Has("grad_reduce_fp32") && !r.Bool("grad_reduce_fp32"));
-  EXPECT_EQ(r.Text("moe_dispatcher"), "hybridep");
-  EXPECT_EQ(r.Integer("deferred_head"), 0);
-  EXPECT_TRUE(r.Bool("moe_delayed_weights"));
-  EXPECT_TRUE(
-      Recipe("NeMo (Megatron-Core),v25.05.05,,Grok-1-314B,GB200,fp8").Bool("moe_pad_to_capacity"));
-  EXPECT_EQ(
-      Recipe("NeMo (Megatron-Core),v25.05.05,,Llama3-70B,GB200,bf16").Integer("deferred_head"), 22);
-}
-
-// DGX Cloud's and JAX-Toolbox's runs of the same model.
-TEST(ReleaseRecipes, PaxmlByWhoRanIt) {
-  const formats::Section cloud = Recipe("Paxml (JAX),v24.11.1,,GPT3-5B,H100-SXM5,bf16");
-  EXPECT_EQ(cloud.Text("recompute_keeps"), "products");
-  EXPECT_EQ(cloud.Integer("shard_hosts"), 1);
-  EXPECT_TRUE(cloud.Bool("copies_units") && cloud.Bool("qkv_bias_kernel") &&
-              !cloud.Bool("low_precision_gather"));
-  const formats::Section toolbox = Recipe("Paxml (JAX),JAX-Toolbox @x,,GPT3-5B,H100-SXM5,bf16");
-  EXPECT_EQ(toolbox.Text("recompute_keeps"), "products");
-  EXPECT_TRUE(toolbox.Bool("qkv_bias_kernel") && toolbox.Bool("stacked_layers") &&
-              toolbox.Integer("shard_hosts") == 0);
-  EXPECT_FALSE(toolbox.Bool("copies_units"));
-  EXPECT_TRUE(Recipe("Paxml (JAX),JAX-Toolbox @x,,GPT-126M,A100-SXM4,bf16").Has("recompute"));
-}
-
-// torchao's runs on H100, which have no date, compiled layers alone; others go by their date.
-TEST(ReleaseRecipes, TorchtitanByDate) {
-  EXPECT_FALSE(
-      Recipe("torchtitan FSDP2 + compile,,,Llama3-8B,H100-SXM5,fp8").Bool("compiled_loss"));
-  EXPECT_TRUE(Recipe("torchtitan FSDP2 + compile,,,Llama3-8B,B200,fp8").Bool("compiled_loss"));
-  EXPECT_FALSE(Recipe("torchtitan,,2025-03,Llama3-8B,H100-SXM5,bf16").Bool("compiled_loss"));
-  const formats::Section first = Recipe("torchtitan,,2024-12,Llama3-8B,H100-SXM5,bf16");
-  EXPECT_TRUE(first.Bool("compiled_loss") && !first.Bool("fused_adam"));
-  const formats::Section later = Recipe("torchtitan,,2025-06,Llama3-8B,H100-SXM5,fp8");
-  EXPECT_TRUE(later.Bool("compiled_loss") && later.Bool("fused_adam"));
-}
-
-TEST(ReleaseRecipes, PowerSteeredByTaskAndNumberOfGpus) {
-  const auto steers = [](const std::string& cells) {
-    const auto table = formats::CsvTable::Parse(
-        "framework,framework_version,measured_date,model,gpu,task,gpus\n" + cells + "\n", "t.csv");
-    EXPECT_TRUE(table.ok()) << table.status().message();
-    return RecipeTable::BuiltIn()
-        .Find(Configuration(TableKind::kTraining, *table, 0))
-        .Bool("vboost");
+  EXPECT_FALSE(Recipe(qwen + "bf16,,").own.Has("cuda_graph_scope"));
+  EXPECT_EQ(Recipe(qwen + "mxfp8,,").own.Text("cuda_graph_scope"), "moe_router+moe_preprocess");
+  EXPECT_EQ(Recipe(qwen + "mxfp8,,").own.Text("expert_graphs"), "layers");
+  EXPECT_EQ(Recipe("Paxml (JAX),v24.11.1,,GPT3-5B,H100-SXM5,bf16,,").own.Integer("shard_hosts"), 1);
+  const auto compiled = [](const std::string& cells) {
+    return Recipe(cells).own.Bool("compiled_loss");
   };
-  EXPECT_FALSE(steers("NeMo (x),v25.02.02,,Llama3-8B,H100-SXM5,pretrain,32"));
-  EXPECT_TRUE(steers("NeMo (x),v25.02.02,,Llama3-8B,H100-SXM5,sft,32"));
-  EXPECT_TRUE(steers("NeMo (x),v25.04.02,,Llama3-8B,H100-SXM5,pretrain,32"));
-  EXPECT_FALSE(steers("NeMo (x),v25.04.02,,Grok-1-314B,H100-SXM5,pretrain,512"));
-  EXPECT_FALSE(steers("NeMo (x),v25.05.05,,Llama3.1-405B,GB200,pretrain,512"));
-  EXPECT_TRUE(steers("NeMo/Megatron-Core (x),,2024-06,GPT3-175B,H100-SXM5,pretrain,512"));
-  EXPECT_FALSE(steers("NeMo/Megatron-Core (x),,2024-06,GPT3-175B,H100-SXM5,pretrain,10752"));
-  EXPECT_FALSE(steers("NeMo/Megatron-Core (x),,2024-06,GPT3-175B,H100-SXM5,pretrain,5120"));
-}
-
-TEST(ReleaseRecipes, ContainersOfBlackwell) {
-  EXPECT_EQ(Recipe("NeMo (x),v25.05.05,,Llama3.1-405B,GB200,fp8").Integer("cuda"), 12);
-  EXPECT_EQ(Recipe("NeMo (x),v25.05.05,,Llama3.1-405B,H100-SXM5,fp8").Integer("cuda"), 0);
-  EXPECT_EQ(Recipe("NeMo/Megatron-Core (x),ngc25.04,2025-06,Llama2-70B,GB200,fp8").Integer("cuda"),
-            12);
-  EXPECT_EQ(Recipe("NeMo/Megatron-Core (x),ngc25.09,2025-11,Llama2-70B,GB200,fp8").Integer("cuda"),
-            0);
-  EXPECT_EQ(
-      Recipe("Megatron-Bridge,v0.1 (container 25.09),,Qwen3-30B-A3B,B200,fp8").Integer("cuda"), 12);
-  EXPECT_EQ(
-      Recipe("Megatron-Bridge,v0.2 (container 25.11),,Qwen3-30B-A3B,B200,fp8").Integer("cuda"), 0);
-}
-
-TEST(ReleaseRecipes, WhatNemo1LeavesOff) {
-  const auto launcher = [](const std::string& cells) {
-    const auto table = formats::CsvTable::Parse(
-        "framework,framework_version,model,gpu,task\n" + cells + "\n", "t.csv");
-    EXPECT_TRUE(table.ok()) << table.status().message();
-    return RecipeTable::BuiltIn().Find(Configuration(TableKind::kTraining, *table, 0));
-  };
-  const formats::Section nemotron =
-      launcher("NeMo 24.07 (Megatron-Core),24.07,Nemotron3-8B,H100-SXM5,pretrain");
-  EXPECT_TRUE(nemotron.Has("grad_reduce_fp32") && nemotron.Bool("grad_reduce_fp32"));
-  EXPECT_TRUE(!nemotron.Bool("low_precision_gather") && nemotron.Bool("fused_loss"));
-  const formats::Section llama =
-      launcher("NeMo 24.07 (Megatron-Core),24.07,Llama2-70B,H100-SXM5,pretrain");
-  EXPECT_FALSE(llama.Has("grad_reduce_fp32"));
-  EXPECT_FALSE(llama.Bool("low_precision_gather") || llama.Bool("fused_loss"));
-  const formats::Section lora =
-      launcher("NeMo 24.07 (Megatron-Core),24.07,Llama2-70B,H100-SXM5,lora");
-  EXPECT_TRUE(lora.Bool("low_precision_gather") && lora.Bool("fused_loss"));
-  // DGX Cloud's scripts set fp8_params.
-  EXPECT_TRUE(Recipe("NeMo (x),v24.11.1,,GPT3-175B,H100-SXM5,fp8").Bool("low_precision_gather"));
-  EXPECT_FALSE(Recipe("NeMo (x),v24.11.1,,GPT3-175B,H100-SXM5,fp8").Bool("fused_loss"));
-  EXPECT_TRUE(Recipe("NeMo (x),v25.02.02,,Nemotron4-15B,H100-SXM5,fp8").Bool("grad_reduce_fp32"));
-  EXPECT_FALSE(
-      Recipe("NeMo (x),v25.05.05,,Nemotron-H-56B,H100-SXM5,fp8").Bool("fused_weight_gradient"));
+  EXPECT_FALSE(compiled("torchtitan FSDP2 + compile,,,Llama3-8B,H100-SXM5,fp8,,"));
+  EXPECT_TRUE(compiled("torchtitan FSDP2 + compile,,,Llama3-8B,B200,fp8,,"));
+  EXPECT_FALSE(compiled("torchtitan,,2025-03,Llama3-8B,H100-SXM5,bf16,,"));
+  EXPECT_TRUE(compiled("torchtitan,,2025-06,Llama3-8B,H100-SXM5,fp8,,"));
 }
 
 // A recipe by a user's own file: a release that is not built in, and one in place of a built-in
@@ -171,14 +147,13 @@ TEST(ReleaseRecipes, AUsersOwn) {
     EXPECT_TRUE(rows.ok()) << rows.status().message();
     return table.Find(Configuration(TableKind::kTraining, *rows, 0));
   };
-  EXPECT_EQ(formats::TextOf(recipe("Megatron-Bridge,v1 (container 27.02),Qwen4-40B,B200"),
-                            "recompute_modules"),
+  constexpr std::string_view kModules = "training.recompute_modules";
+  EXPECT_EQ(ValueOf(recipe("Megatron-Bridge,v1 (container 27.02),Qwen4-40B,B200"), kModules),
             "moe_act");
-  EXPECT_EQ(formats::TextOf(recipe("Megatron-Bridge,v1 (container 26.12),Qwen4-40B,B200"),
-                            "recompute_modules"),
-            "");
-  EXPECT_EQ(recipe("NeMo (x),v25.05.05,Llama3-70B,GB200").Integer("deferred_head"), 7);
-  EXPECT_EQ(recipe("NeMo (x),v25.05.05,Llama3-70B,GB200").Integer("cuda"), 12);
+  EXPECT_EQ(ValueOf(recipe("Megatron-Bridge,v1 (container 26.12),Qwen4-40B,B200"), kModules), "");
+  const Release llama = recipe("NeMo (x),v25.05.05,Llama3-70B,GB200");
+  EXPECT_EQ(ValueOf(llama, "framework_options.deferred_head"), "7");
+  EXPECT_EQ(ValueOf(llama, "cluster.device.cuda"), "12");
   const auto error = [&](const std::string& row) { return table.Add(row, "mine.yaml").message(); };
   EXPECT_EQ(error("a: {scripts: nemo, vbost: true, source: s}\n").find("mine.yaml:1:"), 0U);
   EXPECT_NE(error("e: {scripts: nemo, vbost: true, source: s}\n").find("'vboost'"),
@@ -188,6 +163,9 @@ TEST(ReleaseRecipes, AUsersOwn) {
             std::string::npos);
   EXPECT_NE(error("d: {scripts: nemo, cuda_graph_scope: all, source: s}\n").find("all"),
             std::string::npos);
+  EXPECT_EQ(error("g: {scripts: nemo, recompute_modules: core, source: s}\n")
+                .find("mine.yaml:1:39: recompute_modules: "),
+            0U);
 }
 
 TEST(TestCases, AUsersOwn) {
@@ -212,10 +190,8 @@ TEST(TestCases, AUsersOwn) {
 }
 
 TEST(ReleaseRecipes, UnknownScriptsSetNothing) {
-  const formats::Section r = Recipe("torchtitan,,,Llama3.1-405B,H100,fp8");
-  EXPECT_TRUE(r.Bool("fused_attention") && !r.Has("grad_reduce_fp32") &&
-              !r.Has("recompute_modules"));
-  EXPECT_EQ(r.Integer("deferred_head"), 0);
+  EXPECT_TRUE(Recipe("torchtitan,,,Llama3.1-405B,H100,fp8,,").own.Has("compiled_loss"));
+  EXPECT_TRUE(Recipe("somebody's,,,Llama3.1-405B,H100,fp8,,").job.empty());
 }
 
 }  // namespace

@@ -52,6 +52,13 @@ Json RowJson(const Prediction& p) {
   return row;
 }
 
+Json MomentsJson(const ErrorMoments& m) {
+  const auto value = [&](double pct) { return m.rows > 0 ? Json(pct) : Json(nullptr); };
+  return {{"median_abs_error_pct", value(m.median_abs_pct)},
+          {"mean_abs_error_pct", value(m.mean_abs_pct)},
+          {"bias_pct", value(m.bias_pct)}};
+}
+
 Json SummaryJson(const std::vector<ErrorSummary>& groups) {
   Json list = Json::array();
   for (const ErrorSummary& g : groups) {
@@ -61,18 +68,11 @@ Json SummaryJson(const std::vector<ErrorSummary>& groups) {
     entry["quantity"] = g.quantity;
     entry["rows"] = g.rows;
     entry["predicted"] = g.predicted;
-    entry["compared"] = g.compared;
+    entry["compared"] = g.errors.rows;
     entry["coverage"] = g.coverage();
-    const bool any = g.compared > 0;
-    entry["median_abs_error_pct"] = any ? Json(g.median_abs_pct) : Json(nullptr);
-    entry["mean_abs_error_pct"] = any ? Json(g.mean_abs_pct) : Json(nullptr);
-    entry["bias_pct"] = any ? Json(g.bias_pct) : Json(nullptr);
-    if (g.left_out > 0) {
-      entry["left_out"] = {{"median_abs_error_pct", g.left_out_median_abs_pct},
-                           {"mean_abs_error_pct", g.left_out_mean_abs_pct},
-                           {"bias_pct", g.left_out_bias_pct}};
-    }
-    entry["in_interval"] = any ? Json(g.in_interval) : Json(nullptr);
+    entry.update(MomentsJson(g.errors));
+    if (g.left_out.rows > 0) entry["left_out"] = MomentsJson(g.left_out);
+    entry["in_interval"] = g.errors.rows > 0 ? Json(g.in_interval) : Json(nullptr);
     entry["repeated_rows"] = g.repeated;
     entry["noise_floor_pct"] = g.repeated > 0 ? Json(g.noise_floor_pct) : Json(nullptr);
     list.push_back(std::move(entry));

@@ -21,7 +21,7 @@ std::string ReportToSvg(const Report& report) {
   double low = std::numeric_limits<double>::infinity(), high = 0;
   for (const ErrorSummary& stratum : report.by_stratum) {
     FigureSeries series{
-        .name = fmt::format("{}, mean {:.1f} %", stratum.stratum, stratum.mean_abs_pct),
+        .name = fmt::format("{}, mean {:.1f} %", stratum.stratum, stratum.errors.mean_abs_pct),
         .points = {}};
     for (const Prediction& p : report.rows) {
       if (!p.error_pct() || p.stratum != stratum.stratum || Name(p.quantity) != stratum.quantity) {

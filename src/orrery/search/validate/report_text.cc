@@ -20,7 +20,7 @@ std::string GroupTable(const std::vector<ErrorSummary>& groups, std::string_view
                        std::string ErrorSummary::*name) {
   results::TextTable table;
   bool left_out = false;
-  for (const ErrorSummary& g : groups) left_out |= g.left_out > 0;
+  for (const ErrorSummary& g : groups) left_out |= g.left_out.rows > 0;
   std::vector<std::string> head = {
       std::string(what), "quantity",     "rows",   "predicted",        "coverage",
       "median |err| %",  "mean |err| %", "bias %", "in 80 % interval", "noise floor %"};
@@ -28,22 +28,22 @@ std::string GroupTable(const std::vector<ErrorSummary>& groups, std::string_view
   table.Row(head);
   for (std::size_t column = 2; column < head.size(); ++column) table.AlignRight(column);
   for (const ErrorSummary& g : groups) {
-    const bool any = g.compared > 0;
+    const bool any = g.errors.rows > 0;
     std::vector<std::string> row = {
         Printable(g.*name, 48),
         g.quantity,
         fmt::format("{}", g.rows),
         fmt::format("{}", g.predicted),
         fmt::format("{:.0f} %", g.coverage() * 100),
-        any ? Percent(g.median_abs_pct) : "-",
-        any ? Percent(g.mean_abs_pct) : "-",
-        any ? fmt::format("{:+.1f}", g.bias_pct) : "-",
+        any ? Percent(g.errors.median_abs_pct) : "-",
+        any ? Percent(g.errors.mean_abs_pct) : "-",
+        any ? fmt::format("{:+.1f}", g.errors.bias_pct) : "-",
         any ? fmt::format("{:.0f} %", g.in_interval * 100) : "-",
         g.repeated > 0 ? fmt::format("{} ({} rows)", Percent(g.noise_floor_pct), g.repeated) : "-"};
-    const bool also = g.left_out > 0;
+    const bool also = g.left_out.rows > 0;
     if (left_out) {
-      row.insert(row.begin() + 8, {also ? Percent(g.left_out_mean_abs_pct) : "-",
-                                   also ? fmt::format("{:+.1f}", g.left_out_bias_pct) : "-"});
+      row.insert(row.begin() + 8, {also ? Percent(g.left_out.mean_abs_pct) : "-",
+                                   also ? fmt::format("{:+.1f}", g.left_out.bias_pct) : "-"});
     }
     table.Row(row);
   }

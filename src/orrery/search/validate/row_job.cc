@@ -3,35 +3,43 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
+
+#include "orrery/formats/write_yaml.h"
+#include "orrery/search/validate/training.h"
 
 namespace orrery::search {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-std::string DocumentOf(const TrainingCase& run) {
-  job::Job job;
-  job.cluster = run.cluster;
-  job.allocator = run.allocator;
-  job::Workload& workload = job.workloads.emplace_back();
-  workload.name = run.model.name;
-  workload.model = run.model;
-  workload.plan = run.plan;
-  workload.framework = run.framework->name;
-  workload.framework_defaults = run.framework->defaults;
-  workload.optimizer = "adam";
-  workload.libraries = run.libraries;
-  workload.host = run.host;
-  job::SaveConfiguration(&job);
-  return std::move(job.config_json);
-}
+// What a measured run had and the simulator does not have of every plan: where the job is refused
+// with it and not without, it is left out, and said.
+struct Extra {
+  std::string_view key, needs, note;  // `needs`: another that goes with it
+};
+constexpr std::array<Extra, 3> kExtras = {
+    {{"framework_options.tp_comm_overlap", "",
+      "tp_comm_overlap=1: not with these layers, tensor-parallel communication stands alone"},
+     {"training.moe_comm_overlap", "training.moe_delayed_weights",
+      "ep_overlap=1: not with this plan, dispatch and combine stand alone"},
+     {"framework_options.fp8_attention", "",
+      "attention in 8 bits: not with this kernel or exchange, bf16 attention"}}};
 
-Result<RowJob> Read(const TrainingCase& run, const job::ReadOptions& read) {
-  RowJob out{.document = DocumentOf(run), .job = {}, .meter = run.meter};
-  ORRERY_ASSIGN_OR_RETURN(out.job, job::ReadJobText(out.document, "row", "", read));
-  return out;
+Result<job::Job> Settle(const job::ReadOptions& read, JobDraft* draft,
+                        std::vector<std::string>* assumed) {
+  Result<job::Job> job = draft->Read(read);
+  for (auto extra = kExtras.begin(); !job.ok() && extra != kExtras.end(); ++extra) {
+    const std::string& why = job.status().message();
+    if (draft->Text(extra->key) != "true" || why.find(extra->key) == std::string::npos) continue;
+    draft->Set(extra->key, false);
+    draft->Drop(extra->needs);
+    assumed->emplace_back(extra->note);
+    job = draft->Read(read);
+  }
+  return job;
 }
 
 // A row with a micro-batch of its own.
@@ -41,6 +49,26 @@ struct Cut {
   std::int64_t micro_batch = 1;
   double seconds = kNever;
 };
+
+Cut MapCut(const Configuration& row, const RowTables& tables, const job::ReadOptions& read,
+           std::int64_t micro_batch, bool* open, Cut cut) {
+  Result<RowDraft> draft = MapTraining(row, &cut.assumed, micro_batch, tables);
+  if (!draft.ok()) {
+    cut.row = std::move(draft).TakeStatus();
+    return cut;
+  }
+  *open = draft->open_micro_batch;
+  cut.micro_batch = draft->job.Whole("training.micro_batch", 1);
+  auto job = Settle(read, &draft->job, &cut.assumed);
+  if (!job.ok()) {
+    cut.row = std::move(job).TakeStatus();
+    return cut;
+  }
+  cut.row = RowJob{.document = formats::WriteYaml(draft->job.root()),
+                   .job = *std::move(job),
+                   .meter = draft->meter};
+  return cut;
+}
 
 double SecondsOf(const RowJob& row, Runner* runner) {
   if (!runner->Load(row.job, row.document, constants::Set()).ok()) return kNever;
@@ -56,36 +84,42 @@ bool Fits(const RowJob& row, Runner* runner) {
   return memory.ok() && *memory <= device;
 }
 
+// The allocator is replayed for the fastest first. Says which it is.
+Cut& FastestThatFits(std::vector<Cut>* cuts, Runner* runner) {
+  std::vector<Cut*> order;
+  for (Cut& cut : *cuts) {
+    if (cut.row.ok()) cut.seconds = SecondsOf(*cut.row, runner);
+    order.push_back(&cut);
+  }
+  std::ranges::stable_sort(order, {}, &Cut::seconds);
+  const auto fast = std::ranges::find_if(
+      order, [&](const Cut* cut) { return cut->seconds < kNever && Fits(*cut->row, runner); });
+  const bool any = fast != order.end();
+  Cut& best = any ? **fast : cuts->front();
+  best.assumed.push_back(fmt::format("micro_batch={} (blank: {})", best.micro_batch,
+                                     any ? "the fastest up to 16 that fits" : "none fits"));
+  return best;
+}
+
 }  // namespace
 
 Result<RowJob> MapRow(const Configuration& row, const RowTables& tables,
                       const job::ReadOptions& read, Runner* runner,
                       std::vector<std::string>* assumed) {
-  const std::vector<std::string> said = *assumed;
-  ORRERY_ASSIGN_OR_RETURN(const TrainingCase run, MapTraining(row, assumed, 1, tables));
-  if (!run.open_micro_batch) return Read(run, read);
+  bool open = false;
+  const Cut said{.assumed = *assumed};
   std::vector<Cut> cuts;
-  for (const std::int64_t micro_batch : {1, 2, 4, 8, 16}) {
-    Cut cut;
-    cut.assumed = said;
-    const Result<TrainingCase> mapped = MapTraining(row, &cut.assumed, micro_batch, tables);
-    if (!mapped.ok()) continue;
-    cut.micro_batch = mapped->plan.batch.micro_batch;
-    cut.row = Read(*mapped, read);
-    if (cut.row.ok()) cut.seconds = SecondsOf(*cut.row, runner);
-    cuts.push_back(std::move(cut));
+  cuts.push_back(MapCut(row, tables, read, 1, &open, said));
+  for (const std::int64_t micro_batch : {2, 4, 8, 16}) {
+    if (!open || !cuts.front().row.ok()) break;
+    cuts.push_back(MapCut(row, tables, read, micro_batch, &open, said));
   }
-  // The allocator is replayed for the fastest first.
-  std::vector<Cut*> order;
-  for (Cut& cut : cuts) order.push_back(&cut);
-  std::ranges::stable_sort(order, {}, &Cut::seconds);
-  const auto fast = std::ranges::find_if(
-      order, [&](const Cut* cut) { return cut->seconds < kNever && Fits(*cut->row, runner); });
-  Cut& best = fast == order.end() ? cuts.front() : **fast;
+  Cut& best = cuts.size() == 1 ? cuts.front() : FastestThatFits(&cuts, runner);
   *assumed = std::move(best.assumed);
-  assumed->push_back(
-      fmt::format("micro_batch={} (blank: {})", best.micro_batch,
-                  fast == order.end() ? "none fits" : "the fastest up to 16 that fits"));
+  if (!best.row.ok()) return std::move(best.row);
+  best.row->said = *assumed;
+  const std::vector<std::string>& read_as = best.row->job.assumed;
+  assumed->insert(assumed->end(), read_as.begin(), read_as.end());
   return std::move(best.row);
 }
 

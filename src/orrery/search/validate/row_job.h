@@ -13,15 +13,16 @@
 namespace orrery::search {
 
 struct RowJob {
-  std::string document;    // JSON
-  job::Job job;            // read from it
-  std::string_view meter;  // mem_kind of the framework's own log; empty: torch_allocated
+  std::string document;           // YAML
+  std::vector<std::string> said;  // what its `assume` says beside that: how cells were read
+  job::Job job;                   // read from it
+  std::string_view meter;         // mem_kind of the framework's own log; empty: torch_allocated
 };
 
-// `read`: what the command line adds to every row's job.  A
-// micro-batch that nothing says, of a global batch that is known, is the fastest of 1 to 16
-// sequences whose memory fits the device, by the simulator's own prediction with a-priori
-// constants. `assumed` says which; as MapTraining otherwise.
+// `read`: what the command line adds to every row's job. A micro-batch that nothing says, of a
+// global batch that is known, is the fastest of 1 to 16 sequences whose memory fits the device, by
+// the simulator's own prediction with a-priori constants. `assumed` gets how cells were read, and
+// what the reader of the job filled in; the first also when it fails.
 Result<RowJob> MapRow(const Configuration& row, const RowTables& tables,
                       const job::ReadOptions& read, Runner* runner,
                       std::vector<std::string>* assumed);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "orrery/base/status.h"
+#include "orrery/cluster/fabrics.h"
 #include "orrery/job/data.h"
 #include "orrery/search/validate/hosts.h"
 #include "orrery/search/validate/names.h"
@@ -23,7 +24,7 @@ struct RowTables {
   RecipeTable recipes = RecipeTable::BuiltIn();
   TestCaseTable cases = TestCaseTable::BuiltIn();
   Hosts hosts = Hosts::BuiltIn();
-  Fabrics fabrics = Fabrics::BuiltIn();
+  cluster::Fabrics fabrics = cluster::Fabrics::BuiltIn();
 };
 
 const RowTables& BuiltInRowTables();

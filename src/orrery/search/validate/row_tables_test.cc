@@ -72,7 +72,7 @@ TEST_F(RowTablesOfOnesOwn, AddWhatARowNames) {
   EXPECT_TRUE(own.predicted.has_value()) << own.reason;
   EXPECT_THAT(own.assumed, Contains("attention_kernel=our-kernel: flash2"));
   EXPECT_THAT(own.assumed, Contains("vocab=1000 (blank: Ours's tokenizer)"));
-  EXPECT_THAT(own.assumed, Contains(HasSubstr("the fork's default")));
+  EXPECT_THAT(own.assumed, Contains(HasSubstr("framework: fork@1")));
   EXPECT_THAT(Predict(row, false).reason, HasSubstr("this framework is not modelled"));
 }
 
@@ -139,8 +139,8 @@ TEST_F(RowTablesOfOnesOwn, AddHostsFabricsTasksAndAdapters) {
   EXPECT_TRUE(training("dpo", **own).ok());
   EXPECT_EQ(training("dpo", BuiltInRowTables()).status().message(),
             "task=dpo: this task is not modelled");
-  EXPECT_EQ(training("lora", **own)->plan.lora.rank, 48);
-  EXPECT_EQ(training("lora", BuiltInRowTables())->plan.lora.rank, 32);
+  EXPECT_EQ(training("lora", **own)->job.Text("training.lora_rank"), "48");
+  EXPECT_EQ(training("lora", BuiltInRowTables())->job.Text("training.lora_rank"), "32");
 }
 
 // A word that is not ours does not cost a prediction; `assumed` says how it was read.
@@ -151,9 +151,9 @@ TEST_F(RowTablesOfOnesOwn, WordsOfOthers) {
   const Prediction said =
       predict("NVIDIA L40S,48,8,4,2048,16,2048,1,1,1,8,bfloat16,sdpa,FULL_SHARD,true,non-blocking");
   EXPECT_TRUE(said.predicted.has_value()) << said.reason;
-  for (const char* note :
-       {"compute_dtype=bfloat16: bf16", "sharding=FULL_SHARD: zero3", "recompute=true: full",
-        "oversubscription=non-blocking: 1", "attention_kernel=sdpa: flash2 on this GPU"}) {
+  for (const char* note : {"compute_dtype=bfloat16: bf16", "sharding=FULL_SHARD: zero3",
+                           "recompute=true: full", "oversubscription=non-blocking: 1",
+                           "attention sdpa: flash2 with fsdp2@torch2.6 on this GPU"}) {
     EXPECT_THAT(said.assumed, Contains(note));
   }
   const Prediction unknown =

@@ -24,21 +24,18 @@ struct Errors {
   std::map<std::string, std::vector<double>> repeated;  // measured, by duplicate group
 };
 
-struct Moments {
-  double median = 0, mean = 0, bias = 0;
-};
-Moments MomentsOf(const std::vector<double>& errors) {
-  Moments m;
+ErrorMoments MomentsOf(const std::vector<double>& errors) {
+  ErrorMoments m{.rows = errors.size()};
   if (errors.empty()) return m;
   std::vector<double> absolute;
   for (const double error : errors) {
     absolute.push_back(std::abs(error));
-    m.bias += error;
-    m.mean += std::abs(error);
+    m.bias_pct += error;
+    m.mean_abs_pct += std::abs(error);
   }
-  m.bias /= static_cast<double>(errors.size());
-  m.mean /= static_cast<double>(errors.size());
-  m.median = Median(std::move(absolute));
+  m.bias_pct /= static_cast<double>(errors.size());
+  m.mean_abs_pct /= static_cast<double>(errors.size());
+  m.median_abs_pct = Median(std::move(absolute));
   return m;
 }
 
@@ -54,17 +51,11 @@ double LeastError(const std::vector<double>& measured) {
 }
 
 void Fill(const Errors& errors, ErrorSummary* group) {
-  const Moments fitted = MomentsOf(errors.fitted), left_out = MomentsOf(errors.left_out);
-  group->compared = errors.fitted.size();
-  group->median_abs_pct = fitted.median;
-  group->mean_abs_pct = fitted.mean;
-  group->bias_pct = fitted.bias;
-  group->left_out = errors.left_out.size();
-  group->left_out_median_abs_pct = left_out.median;
-  group->left_out_mean_abs_pct = left_out.mean;
-  group->left_out_bias_pct = left_out.bias;
-  if (group->compared > 0) {
-    group->in_interval = static_cast<double>(errors.inside) / static_cast<double>(group->compared);
+  group->errors = MomentsOf(errors.fitted);
+  group->left_out = MomentsOf(errors.left_out);
+  if (group->errors.rows > 0) {
+    group->in_interval =
+        static_cast<double>(errors.inside) / static_cast<double>(group->errors.rows);
   }
   for (const auto& [name, measured] : errors.repeated) {
     if (measured.size() < 2) continue;

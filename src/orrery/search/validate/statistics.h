@@ -11,15 +11,18 @@ namespace orrery::search {
 
 struct Prediction;
 
-// Errors are in per cent of the measured value, over rows that are both measured and predicted.
+// Of errors in per cent of the measured value, over rows that are both measured and predicted.
+struct ErrorMoments {
+  std::size_t rows = 0;
+  double median_abs_pct = 0, mean_abs_pct = 0, bias_pct = 0;  // bias: mean of the signed errors
+};
+
 struct ErrorSummary {
   std::string source, stratum, quantity;  // empty: all
   std::string label;                      // of the source, as its rows give it
-  std::size_t rows = 0, predicted = 0, compared = 0;
-  double median_abs_pct = 0, mean_abs_pct = 0, bias_pct = 0;  // bias: mean of the signed errors
-  // The same with constants fitted without each row's source; where rows were predicted so.
-  std::size_t left_out = 0;
-  double left_out_median_abs_pct = 0, left_out_mean_abs_pct = 0, left_out_bias_pct = 0;
+  std::size_t rows = 0, predicted = 0;
+  ErrorMoments errors;
+  ErrorMoments left_out;   // with constants fitted without each row's source, where asked for
   double in_interval = 0;  // share of compared rows whose 80 % interval holds what was measured
   // What is left to the best single prediction for each group of rows that differ in outcome only:
   // its mean absolute error over those rows. It says nothing of rows without a twin.

@@ -46,16 +46,16 @@ TEST(Statistics, GroupsCoverageAndErrors) {
   EXPECT_EQ(x.source, "");
   EXPECT_EQ(x.rows, 4U);
   EXPECT_EQ(x.predicted, 4U);
-  EXPECT_EQ(x.compared, 3U);
-  EXPECT_NEAR(x.mean_abs_pct, 20, 1e-9);    // (10 + 30 + 20) / 3
-  EXPECT_NEAR(x.median_abs_pct, 20, 1e-9);  // of 10, 20, 30
-  EXPECT_NEAR(x.bias_pct, 0, 1e-9);         // (10 - 30 + 20) / 3
+  EXPECT_EQ(x.errors.rows, 3U);
+  EXPECT_NEAR(x.errors.mean_abs_pct, 20, 1e-9);    // (10 + 30 + 20) / 3
+  EXPECT_NEAR(x.errors.median_abs_pct, 20, 1e-9);  // of 10, 20, 30
+  EXPECT_NEAR(x.errors.bias_pct, 0, 1e-9);         // (10 - 30 + 20) / 3
   EXPECT_EQ(by_stratum[1].coverage(), 0);
-  EXPECT_EQ(by_stratum[1].compared, 0U);
+  EXPECT_EQ(by_stratum[1].errors.rows, 0U);
 
   const auto by_source = Summarise(rows, GroupBy::kSource);
   ASSERT_EQ(by_source.size(), 2U);
-  EXPECT_NEAR(by_source[0].bias_pct, -10, 1e-9);  // (10 - 30) / 2
+  EXPECT_NEAR(by_source[0].errors.bias_pct, -10, 1e-9);  // (10 - 30) / 2
   EXPECT_NEAR(by_source[1].coverage(), 2.0 / 3, 1e-9);
   EXPECT_EQ(Summarise(rows, GroupBy::kBoth).size(), 3U);
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "orrery/search/validate/row_job.h"
 #include "orrery/search/validate/training.h"
 
 namespace orrery::search {
@@ -42,7 +43,14 @@ inline const Cells kGpt175 = {{"framework_family", "megatron"},
 
 struct Mapped {
   std::string error;
-  TrainingCase run;
+  struct {
+    workload::Model model;
+    workload::Plan plan;
+    memory::Libraries libraries;
+    cluster::Spec cluster;
+    workload::HostEra host;
+  } run;
+  std::string document;
   std::vector<std::string> assumed;
   std::string stratum;
 };
@@ -63,12 +71,16 @@ inline Mapped Map(const Cells& row_cells, const Cells& changes = {}) {
   EXPECT_TRUE(table.ok()) << table.status().message();
   const Configuration configuration(TableKind::kTraining, *table, 0);
   Mapped out;
-  auto run = MapTraining(configuration, &out.assumed);
+  Runner runner("");
+  auto row_job = MapRow(configuration, BuiltInRowTables(), {}, &runner, &out.assumed);
   out.stratum = std::string(TrainingStratum(configuration));
-  if (run.ok()) {
-    out.run = *std::move(run);
+  if (row_job.ok()) {
+    const job::Workload& workload = row_job->job.workloads.front();
+    out.run = {workload.model, workload.plan, workload.libraries, row_job->job.cluster,
+               workload.host};
+    out.document = row_job->document;
   } else {
-    out.error = run.status().message();
+    out.error = row_job.status().message();
   }
   return out;
 }

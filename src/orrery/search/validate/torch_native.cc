@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <vector>
 
 #include "orrery/search/validate/config_extra.h"
 
 namespace orrery::search {
-
-using workload::Plan;
-using workload::TorchLayers;
 
 namespace {
 
@@ -28,50 +26,41 @@ bool SaysCompiled(const Configuration& row) {
 }
 
 void MapTorchLayers(const Mapping& m) {
-  Plan& plan = m.out->plan;
-  if (!PlainTorch(m)) return;
-  if (plan.framework.in_place_kernels) {
-    return m.Assume("norms, rotation and gates are fused kernels (config_extra=liger)");
-  }
-  const bool compiled = SaysCompiled(m.row);
-  plan.framework.torch_layers = compiled ? TorchLayers::kCompiled : TorchLayers::kEager;
-  m.Assume("norms, rotation and gates: plain PyTorch, {}", compiled ? "compiled" : "eager");
+  if (!PlainTorch(m) || m.job().Has("framework_options.torch_layers")) return;  // Liger's
+  if (SaysCompiled(m.row)) m.job().Set("framework_options.torch_layers", "compiled");
   // torchtitan's attention takes keys and values as they are from that day on.
-  plan.framework.repeats_kv =
-      m.defaults().options.repeats_kv && !(m.row.has("measured_date") && Since(m, "2026-01-27"));
+  if (m.defaults().options.repeats_kv && m.row.has("measured_date") && Since(m, "2026-01-27")) {
+    m.job().Set("framework_options.repeats_kv", false);
+  }
 }
 
 void CutLocalBatch(const Mapping& m, std::int64_t stated) {
-  Plan& plan = m.out->plan;
+  const std::int64_t pp = m.pp(), batch = m.degree("training.micro_batch");
+  const std::int64_t passes = m.microbatches();
   // Several passes a step that are fewer than stages: local batches, cut into samples each.
-  const bool several = plan.microbatches() > 1;
-  if (!TorchPipelining(m) || plan.parallel.pp == 1 ||
-      (several && plan.microbatches() >= plan.parallel.pp))
-    return;
-  const std::int64_t parts = several                  ? plan.batch.micro_batch
+  if (!TorchPipelining(m) || pp == 1 || (passes > 1 && passes >= pp)) return;
+  const std::int64_t parts = passes > 1               ? batch
                              : stated > 1             ? stated
-                             : Since(m, "2025-04-07") ? plan.batch.micro_batch
-                                                      : static_cast<std::int64_t>(plan.parallel.pp);
-  if (parts < 2 || plan.batch.micro_batch % parts != 0) return;
-  m.Assume("micro_batch={}: a replica's batch, cut into {} (torch.distributed.pipelining)",
-           plan.batch.micro_batch, parts);
-  plan.batch.micro_batch /= parts;
+                             : Since(m, "2025-04-07") ? batch
+                                                      : pp;
+  if (parts < 2 || batch % parts != 0) return;
+  m.Assume("micro_batch={}: a replica's batch, cut into {} (torch.distributed.pipelining)", batch,
+           parts);
+  m.job().Set("training.micro_batch", batch / parts);
 }
 
 void CutStages(const Mapping& m) {
-  Plan& plan = m.out->plan;
   const bool automodel = Automodel(m);
-  if (!TorchPipelining(m) || plan.parallel.pp == 1) return;
+  const std::int64_t layers = m.out->model.layers, pp = m.pp();
+  if (!TorchPipelining(m) || pp == 1) return;
   if (!m.row.has("vpp") && automodel) {
-    const std::int64_t stages = (m.out->model.layers + 1) / 2;
-    plan.parallel.vpp = std::max(1, static_cast<int>(stages / plan.parallel.pp));
-    m.Assume("vpp={} (blank: chunks of two layers, the recipes')", plan.parallel.vpp);
+    m.job().Set("parallel.vpp", std::max<std::int64_t>(1, (layers + 1) / 2 / pp));
+    m.Assume("vpp={} (blank: chunks of two layers, the recipes')", m.vpp());
   } else if (!m.row.has("vpp") && HasToken(m.row, "nterleaved")) {
-    plan.parallel.vpp = 2;
+    m.job().Set("parallel.vpp", 2);
     m.Assume("vpp=2 (blank: torchtitan's default for interleaved schedules)");
   }
-  const std::int64_t layers = m.out->model.layers;
-  const std::int64_t chunks = static_cast<std::int64_t>(plan.parallel.pp) * plan.parallel.vpp;
+  const std::int64_t chunks = pp * m.vpp();
   const std::int64_t ends = !automodel && Since(m, "2025-04-15") ? 1 : 0;
   const std::int64_t each = (layers + 2 * ends) / chunks, more = (layers + 2 * ends) % chunks;
   if (each - ends < 1 || (ends == 0 && !automodel && more > chunks - 2)) return;
@@ -88,17 +77,17 @@ void CutStages(const Mapping& m) {
   if (*fewest == *most) return;
   m.Assume("layers per chunk {} to {}, {} in the last (as {} cuts them)", *fewest, *most, rest,
            automodel ? "Automodel" : "torchtitan");
-  plan.parallel.layers_per_stage = std::move(cut);
+  m.job().Set("parallel.layers_per_stage", std::span<const int>(cut));
 }
 
-void MapForcedRouting(const Mapping& m) {
+bool DealsExpertsOut(const Mapping& m) {
   const bool forced = m.row.text("moe_routing") == "forced-balanced";
   const bool recipes = Automodel(m) && !m.row.has("moe_routing");
-  if (!recipes && !(forced && TorchPipelining(m))) return;
-  m.out->plan.experts.routing = workload::Routing::kRoundRobin;
+  if (!recipes && !(forced && TorchPipelining(m))) return false;
   m.Assume("moe_routing={}: experts dealt out in turn, a token's are neighbours ({})",
            forced ? "forced-balanced" : "(blank)",
            Automodel(m) ? "fake_balanced_gate" : "moe_force_load_balance");
+  return true;
 }
 
 bool AsyncTp(const Mapping& m) {

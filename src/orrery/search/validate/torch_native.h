@@ -20,9 +20,7 @@ inline bool TorchPipelining(const Mapping& m) {
 
 // config_extra or the framework's name says torch.compile.
 bool SaysCompiled(const Configuration& row);
-// Compiled where the row says so, else eager; Liger brings kernels, and NeMo Automodel does (its
-// BackendConfig, use_liger_kernel). What else Automodel's recipes set (its examples/llm_benchmark):
-// an exchange by DeepEP, and a gate that deals experts out in turn (fake_balanced_gate).
+// Compiled where the row says so, else as the framework has it.
 void MapTorchLayers(const Mapping& m);
 // One pass a step over several stages, or fewer than stages: micro_batch is the local batch, which
 // torch.distributed.pipelining cuts: into `stated` parts, or as many as stages (torchtitan until 7
@@ -35,8 +33,8 @@ void CutLocalBatch(const Mapping& m, std::int64_t stated);
 // layers (layers_per_stage), their number rounded down to a multiple of pp, the first with one
 // more.
 void CutStages(const Mapping& m);
-// A token's experts are neighbours where the run deals them out in turn.
-void MapForcedRouting(const Mapping& m);
+// Experts dealt out in turn, so that a token's are neighbours, where the run forces balance.
+bool DealsExpertsOut(const Mapping& m);
 // config_extra names async tensor parallelism.
 bool AsyncTp(const Mapping& m);
 

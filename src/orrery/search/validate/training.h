@@ -1,42 +1,37 @@
-// A row of a training table → the run that predicts it.
+// A row of a training table → the job document that predicts it: its keys are what the cells say,
+// what their words mean, and where a cell is blank what the release's scripts and the framework's
+// published runs set. Everything else is left to the reader of job files.
 //
-// Scope: dense decoder transformers under tensor, sequence, pipeline (interleaved too) and data
-// parallelism, context parallelism, ZeRO-1 to -3 or none, in 16 or 32 bits, linear layers also in
-// fp8, mxfp8 and nvfp4. Everything else is refused with one line that names column and value. A
-// blank cell means the framework's default (frameworks.h), stated in `assumed`. Nothing here knows
-// what was measured.
+// Scope: data/words.yaml. A row outside it is refused with one line that names column and value, as
+// is one whose cells contradict each other or leave open what no run can do without. Nothing here
+// knows what was measured.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "orrery/cluster/cluster.h"
-#include "orrery/job/frameworks.h"
-#include "orrery/memory/memory.h"
 #include "orrery/search/validate/configuration.h"
+#include "orrery/search/validate/job_draft.h"
 #include "orrery/search/validate/row_tables.h"
-#include "orrery/workload/host_work.h"
 #include "orrery/workload/model.h"
-#include "orrery/workload/plan.h"
 
 namespace orrery::search {
 
-struct TrainingCase {
-  workload::Model model;
-  workload::Plan plan;
+struct RowDraft {
+  JobDraft job;
+  workload::Model model;  // as the document has it, for rules that depend on it; the same below
+  std::string preset;     // which the model begins with; empty: none
   cluster::Spec cluster;
-  const job::Framework* framework = nullptr;
-  memory::Libraries libraries;
-  std::string allocator;   // PYTORCH_CUDA_ALLOC_CONF
-  std::string_view meter;  // mem_kind of the framework's own log; empty: torch_allocated
-  workload::HostEra host = workload::HostEra::kNone;
+  std::string_view meter;         // mem_kind of the framework's own log; empty: torch_allocated
   bool open_micro_batch = false;  // nothing says how a known batch is cut
 };
 
 // Fills `assumed` also when it fails. `micro_batch`: where nothing says it (row_job.h).
-Result<TrainingCase> MapTraining(const Configuration& row, std::vector<std::string>* assumed,
-                                 std::int64_t micro_batch = 1,
-                                 const RowTables& tables = BuiltInRowTables());
+Result<RowDraft> MapTraining(const Configuration& row, std::vector<std::string>* assumed,
+                             std::int64_t micro_batch = 1,
+                             const RowTables& tables = BuiltInRowTables());
 
 // From the configuration alone, for rows that are refused too. In this order: "moe" (arch);
 // "fsdp/zero3" (an FSDP family, or sharding zero2 or zero3); "one node, small" (at most 8 GPUs); by

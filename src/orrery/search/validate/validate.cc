@@ -1,6 +1,7 @@
 #include "orrery/search/validate/validate.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "orrery/constants/constants.h"
 #include "orrery/formats/write_yaml.h"
 #include "orrery/search/validate/cases.h"
+#include "orrery/search/validate/row_tables.h"
 
 namespace orrery::search {
 namespace {
@@ -115,15 +117,26 @@ Result<std::vector<RowDocument>> ExportJobs(const formats::CsvTable& table,
     const Prediction& p = report.rows[item.first];
     ORRERY_ASSIGN_OR_RETURN(formats::Document document,
                             job::ParseJob(item.training->document, p.id));
-    formats::Field& assume = document.root.fields.emplace_back();
-    assume.key = "assume";
-    assume.value.kind = formats::Node::Kind::kList;
-    for (const std::string& line : p.assumed) {
-      formats::Node& text = assume.value.items.emplace_back();
-      text.kind = formats::Node::Kind::kScalar;
-      text.quoted = true;
-      text.text = line;
+    const auto add = [&](const char* key, const std::vector<std::string>& texts) {
+      if (texts.empty()) return;
+      formats::Field& list = document.root.fields.emplace_back();
+      list.key = key;
+      list.value.kind = formats::Node::Kind::kList;
+      for (const std::string& line : texts) {
+        formats::Node& text = list.value.items.emplace_back();
+        text.kind = formats::Node::Kind::kScalar;
+        text.quoted = true;
+        text.text = line;
+      }
+    };
+    if (options.tables != nullptr) {  // from wherever the file lies
+      std::vector<std::string> folders;
+      for (const std::string& folder : options.tables->data->folders) {
+        folders.push_back(std::filesystem::absolute(folder).string());
+      }
+      add("data", folders);
     }
+    add("assume", item.training->said);
     out.push_back({p.id, fmt::format("# Row {} of {}.\n", Printable(p.id, 80), table.name()) +
                              formats::WriteYaml(document.root)});
   }
