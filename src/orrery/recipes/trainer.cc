@@ -317,7 +317,8 @@ void ReadTrainerKernels(const Sources& sources, Reading* r) {
     draft.SetText("framework_options.attention", "flash2");
     draft.Set("framework_options.repeats_kv", false);
   } else if (attention == "fa3" || attention == "flash_attention_3" ||
-             attention == "kernels-community/flash-attn3") {
+             attention == "kernels-community/flash-attn3" ||
+             attention == "kernels-community/vllm-flash-attn3") {
     draft.SetText("framework_options.attention", "flash3");
     draft.Set("framework_options.repeats_kv", false);
   } else if (attention == "disabled" || attention == "eager") {
