@@ -74,6 +74,34 @@ for _ in range(3):
 """
 )
 
+NORM = (
+    START
+    + """
+norm = torch.nn.SyncBatchNorm(64).cuda()
+for _ in range(3):
+    norm(model(torch.randn(8, 64, device="cuda"))).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+)
+
+UNUSED = """
+class Two(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
+
+    def forward(self, x):
+        return self.one(x) + (self.other(x) if USED else 0)
+
+model = torch.nn.parallel.DistributedDataParallel(Two().cuda(), find_unused_parameters=True)
+optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+for _ in range(4):
+    model(torch.randn(8, 64, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
 MOVED = """
 import functools
 import torch
@@ -122,6 +150,7 @@ for _ in range(3):
         ("amp", SCALER, "ended in training step 0"),
         ("host_values", LOGGED, "format"),
         ("distributions", MIXED, "invalid values"),
+        ("sync_batch_norm", NORM, "batch_norm_stats"),
         ("checkpoints", SAVED, "Failed to validate global plan"),
     ],
 )
@@ -162,6 +191,25 @@ def test_parameters_move_by_their_data(tmp_path: Path, script: Callable[[str], P
     assert [c["recv"] for c in trace.of("comm") if c["kind"] == "all_gather"] == [4 * 64 * 65]
     assert not [line for line in trace.of("resident") if line.get("what") == "parameter"
                 and line.get("device")]  # fmt: skip
+
+
+def test_batches_are_normalised_across_ranks(tmp_path: Path, script: Callable[[str], Path]) -> None:
+    """Mean, deviation and count are gathered forward, two sums reduced backward, in fp32."""
+    trace = traced(tmp_path / "trace", ["--world-size", "2"], script(NORM))[0]
+    said = [(c["kind"], c["send"]) for c in trace.of("comm")]
+    assert said == [("all_gather", 4 * (2 * 64 + 1)), ("all_reduce", 4 * 2 * 64)]
+
+
+def test_ddp_asks_which_parameters_are_used(tmp_path: Path, script: Callable[[str], Path]) -> None:
+    """Its map of them is reduced behind the bucket; where one is unused, the remedy is said."""
+    options = ["--world-size", "2"]
+    trace = traced(tmp_path / "trace", options, script(START + "USED = True" + UNUSED))[0]
+    said = [(c["kind"], c["send"]) for c in trace.of("comm")]
+    assert said == [("all_reduce", 2 * 4 * 64 * 65), ("all_reduce", 4 * 4)]
+    path = script(START + "USED = False" + UNUSED)
+    done = run_cli(*options, "--out", str(tmp_path / "without"), "--", path)
+    assert done.returncode == 2
+    assert "2 parameters under DDP with find_unused_parameters, from 'other.weight'" in done.stderr
 
 
 def test_deepspeed_takes_its_own_adam(tmp_path: Path, script: Callable[[str], Path]) -> None:

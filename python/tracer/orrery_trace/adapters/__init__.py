@@ -25,6 +25,7 @@ from orrery_trace.adapters import (
     host_values,
     megatron,
     pipelining,
+    sync_batch_norm,
     torchtitan,
     transformers,
 )
@@ -40,6 +41,7 @@ ADAPTERS = (
     checkpoints,
     amp,
     distributions,
+    sync_batch_norm,
     fsdp,
     fsdp1,
     device_mesh,

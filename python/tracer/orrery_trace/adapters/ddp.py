@@ -9,12 +9,13 @@ buckets that PyTorch's own function makes of it. Tried on 2.13.
 from __future__ import annotations
 
 import weakref
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from orrery_trace.errors import TraceError
 from orrery_trace.groups import Patches
 from orrery_trace.recorder import Recorder
 
@@ -28,6 +29,10 @@ class _Mute:
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
 
+    def _get_ddp_logging_data(self) -> Any:
+        """Nothing; Lightning looks into it at its end."""
+        return SimpleNamespace(strs_map={}, ints_map={})
+
 
 class _Buckets:
     """The buckets of one DDP module: the order of gradients, then the reducer built from it."""
@@ -37,6 +42,8 @@ class _Buckets:
         self.recorder = recorder
         self.arguments = arguments  # of _ddp_init_helper
         self.parameters: list[torch.nn.Parameter] = arguments[0]
+        self.find_unused = bool(ddp.find_unused_parameters) and not arguments[3]  # static graph
+        ddp.find_unused_parameters = False  # whose map of parameters C++ copies through memory
         self.order: list[int] = []
         self.pending: list[int] = []
         self.handles = [
@@ -47,7 +54,17 @@ class _Buckets:
     def rebuild(self, init_helper: Any) -> None:
         """After the first backward: a reducer with the buckets of every later step."""
         ddp = self.ddp()
-        if ddp is None or not self.handles or len(set(self.order)) < len(self.parameters):
+        if ddp is None or not self.handles:
+            return
+        if len(set(self.order)) < len(self.parameters):
+            if self.find_unused and self.order:
+                known = {id(p): name for name, p in ddp.module.named_parameters()}
+                unused = [p for i, p in enumerate(self.parameters) if i not in self.order]
+                raise TraceError(
+                    f"{len(unused)} parameters under DDP with find_unused_parameters, from "
+                    f"{known.get(id(unused[0]))!r} on, took no gradient, which cannot be traced: "
+                    "give them requires_grad_(False) before DDP"
+                )
             return
         for handle in self.handles:
             handle.remove()
@@ -56,6 +73,11 @@ class _Buckets:
         buckets, limits = dist._compute_bucket_assignment_by_size(
             [self.parameters[i] for i in order], self._limits(ddp), [], order
         )
+        if self.find_unused:  # the buckets stay as they were declared
+            buckets, limits = dist._compute_bucket_assignment_by_size(
+                [*self.parameters], self._limits(ddp), self.arguments[1]
+            )
+            buckets, limits = buckets[::-1], limits[::-1]
         ddp.reducer._remove_autograd_hooks()
         assign = dist._compute_bucket_assignment_by_size
         # The helper reverses what this returns, since it expects the order of declaration.
@@ -70,7 +92,7 @@ class _Buckets:
         config = getattr(ddp, "_bucket_config", None)
         if config is not None:
             _, rebuilt = config.compute_bucket_size_limits(
-                static_graph=self.arguments[3], find_unused_parameters=ddp.find_unused_parameters
+                static_graph=self.arguments[3], find_unused_parameters=self.find_unused
             )
             if rebuilt:
                 return list(rebuilt)
@@ -97,12 +119,25 @@ class _Buckets:
         if not self.pending:
 
             def wait_all() -> None:
+                if self.find_unused:
+                    self._used()
                 for pending in self.pending:
                     self.recorder.wait_for(pending)
                 self.pending.clear()
 
             torch.autograd.Variable._execution_engine.queue_callback(wait_all)
         self.pending.append(work)
+
+    def _used(self) -> None:
+        """The map of parameters that took a gradient, which DDP reduces behind the buckets."""
+        ddp = self.ddp()
+        if ddp is None:
+            return
+        self.recorder.assume("find_unused_parameters: every parameter takes a gradient")
+        with torch.no_grad():
+            on_host = torch.zeros(len(self.parameters), dtype=torch.int32)
+            used = on_host.to(self.parameters[0].device, non_blocking=True)
+        self.pending.append(dist.all_reduce(used, group=ddp.process_group, async_op=True))
 
 
 def install(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
@@ -113,9 +148,9 @@ def install(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
     every: weakref.WeakKeyDictionary[Any, _Buckets] = weakref.WeakKeyDictionary()
 
     def construct(self: Any, *args: Any) -> None:
+        buckets = every[self] = _Buckets(self, recorder, args)
         init_helper(self, *args)
         recorder.at_least(2)  # step 1 begins with the new buckets
-        buckets = every[self] = _Buckets(self, recorder, args)
         buckets.attach(self)
 
     def rebuild(reducer: Any) -> bool:
