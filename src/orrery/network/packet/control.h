@@ -24,6 +24,7 @@ struct FlowView {
   std::uint32_t flow = 0;         // numbered from 0 in order of creation
   std::int64_t line_Bps = 0;      // of its NIC
   SimTime base_rtt = 0;           // with empty queues: full packets there, acknowledgements back
+  SimTime network_rtt = 0;        // the same of the longest way: between the first and the last GPU
   std::int32_t packet_bytes = 0;  // of a full packet on the wire
   int hops = 0;                   // of switches' and NICs' links, one way
   std::int64_t window = 0;        // bytes at the start, where the run names them; else 0
@@ -52,13 +53,19 @@ struct Ack {
   std::uint32_t code = kNone;         // PINT's
 };
 
+struct Loss {
+  SimTime now = 0;
+  SimTime rtt = 0;  // of the packet that was trimmed; 0: one was found missing
+  std::int64_t bytes = 0;
+};
+
 class Control {
  public:
   virtual ~Control() = default;
   virtual void Begin(const FlowView& flow, Pace* pace) = 0;
   virtual void OnAck(const FlowView& flow, const Ack& ack, Pace* pace) = 0;
   // A packet was trimmed or found missing.
-  virtual void OnLoss(const FlowView&, SimTime, std::int64_t, Pace*) {}
+  virtual void OnLoss(const FlowView&, const Loss&, Pace*) {}
   virtual void OnTimeout(const FlowView&, SimTime, Pace*) {}
   // Before a packet of so many bytes is sent.
   virtual void OnSend(const FlowView&, SimTime, std::int64_t, Pace*) {}

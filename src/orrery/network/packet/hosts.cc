@@ -49,6 +49,7 @@ std::uint32_t Hosts::AddFlow(DeviceId from, DeviceId to, std::uint64_t salt) {
   flow.node = first.from;
   flow.line_Bps = first.bandwidth_Bps;
   flow.packet_bytes = settings_.packet_bytes();
+  flow.network_rtt = settings_.base_rtt;
   flow.hops = way.hops;
   flow.window = settings_.window;
   flow.parameters = &settings_.parameters;

@@ -30,6 +30,8 @@ std::int64_t Hosts::Acknowledge(Flow* flow, const Packet& ack) {
     flow->acked.Add(ack.extra);
   }
   flow->in_flight = std::max<std::int64_t>(flow->in_flight - bytes, 0);
+  // A packet that was sent twice is acknowledged once.
+  if (flow->una == flow->next) flow->in_flight = 0;
   return bytes;
 }
 
@@ -83,7 +85,7 @@ void Hosts::RepeatMissing(Flow* flow, std::uint32_t seen, SimTime now) {
     const std::int32_t bytes = PacketBytes(flow, n);
     flow->in_flight = std::max<std::int64_t>(flow->in_flight - bytes, 0);
     flow->again.Push(n);
-    control_->OnLoss(*flow, now, bytes, &flow->pace);
+    control_->OnLoss(*flow, {.now = now, .bytes = bytes}, &flow->pace);
   }
   flow->recovered = std::max(flow->recovered, n);
 }
@@ -96,7 +98,7 @@ void Hosts::OnNack(const Packet& packet, SimTime now) {
     const std::int32_t bytes = PacketBytes(&flow, packet.number);
     flow.in_flight = std::max<std::int64_t>(flow.in_flight - bytes, 0);
     flow.again.Push(packet.number);
-    control_->OnLoss(flow, now, bytes, &flow.pace);
+    control_->OnLoss(flow, {now, now - packet.sent, bytes}, &flow.pace);
     if (settings_.balance != Balance::kEcmp) NoteEntropy(&flow, packet, now);
   } else {
     if (packet.number < flow.una) return;
@@ -106,7 +108,7 @@ void Hosts::OnNack(const Packet& packet, SimTime now) {
     flow.next = flow.una;
     flow.in_flight = 0;
     flow.fetched = false;
-    control_->OnLoss(flow, now, flow.packet_bytes, &flow.pace);
+    control_->OnLoss(flow, {.now = now, .bytes = flow.packet_bytes}, &flow.pace);
   }
   MakeReady(&flow, now);
 }

@@ -38,10 +38,10 @@ class DctcpControl final : public Control {
     if (s.marked == 0) pace->window += flow.packet_bytes;
     s.bytes = s.marked = 0;
   }
-  void OnLoss(const FlowView& flow, SimTime now, std::int64_t, Pace* pace) override {
+  void OnLoss(const FlowView& flow, const Loss& loss, Pace* pace) override {
     State& s = states_[flow.flow];
-    if (now < s.lost_at + flow.base_rtt) return;
-    s.lost_at = now;
+    if (loss.now < s.lost_at + flow.base_rtt) return;
+    s.lost_at = loss.now;
     pace->window = std::max(pace->window / 2, 2.0 * flow.packet_bytes);
   }
   void OnTimeout(const FlowView& flow, SimTime, Pace* pace) override {

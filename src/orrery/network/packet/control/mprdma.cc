@@ -20,7 +20,7 @@ class MprdmaControl final : public Control {
     pace->window += ack.marked ? -packet / 2 : packet * packet / pace->window;
     pace->window = std::max(pace->window, packet);
   }
-  void OnLoss(const FlowView& flow, SimTime, std::int64_t, Pace* pace) override {
+  void OnLoss(const FlowView& flow, const Loss&, Pace* pace) override {
     pace->window = std::max<double>(pace->window / 2, flow.packet_bytes);
   }
   void OnTimeout(const FlowView& flow, SimTime, Pace* pace) override {

@@ -1,12 +1,14 @@
 // UEC's NSCC (Ultra Ethernet 1.0, section 3.6.13; constants as in its reference model, uet-htsim).
 //
-// Against a reference of 100 Gb/s x 12 us: a = BDP / 150,000 B, target queueing delay tq = 0.75 of
-// the base round trip (1 without trimming), b = tq / 12 us. D is the delay above the least seen.
-// Unmarked, D >= tq: fair increase, 5 mss a. Unmarked, D < tq: 4 mss a b (tq - D)/tq, or 0.25 a for
-// each byte once D was below 1 us for a whole window. Marked, average D above tq: once a round trip
-// W *= max(1 - 0.8 (avg - tq)/avg, 0.5). Increases collect and are added as inc/W after 8 packets
-// or a round trip, and 0.15 mss a each round trip. After loss, a trim or D > 4 tq, where less than
-// an eighth of the largest window came through in base + tq, W becomes what came through.
+// One setting for the network, by its longest round trip R. Against a reference of 100 Gb/s x 12 us:
+// a = rate R / 150,000 B, target queueing delay tq = 0.75 R (R without trimming), b = tq / 12 us.
+// Windows begin at 1.5 rate R and are at most 1.5 rate r, r the least round trip that the flow saw.
+// D is the delay above r. Unmarked, D >= tq: fair increase, 5 mss a. Unmarked, D < tq: 4 mss a b
+// (tq - D)/tq, or 0.25 a for each byte once D was below 1 us for a whole window. Marked, average D
+// above tq: once a round trip W *= max(1 - 0.8 (avg - tq)/avg, 0.5). Increases collect and are added
+// as inc/W after 8 packets or R, and 0.15 mss a each R. After loss, a trim or D > 4 tq, where less
+// than an eighth of the largest window came through in r + tq, W becomes what came through, at the
+// trim itself if it is due; then marks say nothing until what was in flight is through.
 #include <algorithm>
 
 #include "orrery/network/packet/control/list.h"
@@ -23,20 +25,22 @@ class NsccControl final : public Control {
   void Begin(const FlowView& flow, Pace* pace) override {
     states_.resize(flow.flow + 1);
     State& s = states_[flow.flow];
-    s.base = flow.base_rtt;
-    pace->window = flow.window > 0 ? static_cast<double>(flow.window) : Most(flow);
+    s.base = flow.network_rtt;
+    pace->window = flow.window > 0 ? static_cast<double>(flow.window) : Most(flow, s);
   }
   void OnAck(const FlowView& flow, const Ack& ack, Pace* pace) override {
     State& s = states_[flow.flow];
     s.base = std::min(s.base, ack.rtt);
-    const SimTime delay = ack.rtt - s.base, target = flow.base_rtt * 3 / 4;
+    const SimTime delay = ack.rtt - s.base, target = Target(flow);
     const auto bytes = static_cast<double>(ack.bytes);
     s.achieved += bytes;
     s.received += ack.bytes;
+    s.ignored += bytes;
+    s.in_flight = ack.in_flight;
     const double sample = !ack.marked && delay > target ? ToSeconds(s.base) / 4 : ToSeconds(delay);
     s.average += kAverage * (sample - s.average);
-    if (QuickAdapt(flow, ack, delay, target, &s, pace)) return;
-    const double scale = flow.bdp() / kReference;
+    if (QuickAdapt(flow, ack.now, ack.marked, delay > 4 * target, &s, pace)) return;
+    const double scale = Scale(flow);
     const double mss = flow.packet_bytes;
     if (!ack.marked && delay >= target) {
       s.increase += 5 * mss * scale * bytes;
@@ -51,27 +55,30 @@ class NsccControl final : public Control {
       }
     } else if (delay >= target) {
       s.calm = 0;
-      Decrease(flow, ack.now, ToSeconds(target), &s, pace);
+      Decrease(ack.now, ToSeconds(target), &s, pace);
     }
-    Bound(flow, pace);
-    if (s.received >= 8 * flow.packet_bytes || ack.now - s.adjusted >= flow.base_rtt) {
+    Bound(flow, s, pace);
+    const bool due = ack.now - s.added >= flow.network_rtt;
+    if (s.received > 8 * flow.packet_bytes || due) {
       pace->window += s.increase / pace->window;
       s.increase = 0;
       s.received = 0;
-      s.adjusted = ack.now;
     }
-    if (ack.now - s.added >= flow.base_rtt) {
+    if (due) {
       pace->window += 0.15 * mss * scale;
       s.added = ack.now;
     }
-    Bound(flow, pace);
+    Bound(flow, s, pace);
   }
-  void OnLoss(const FlowView& flow, SimTime, std::int64_t bytes, Pace* pace) override {
+  void OnLoss(const FlowView& flow, const Loss& loss, Pace* pace) override {
     State& s = states_[flow.flow];
+    if (loss.rtt > 0) s.base = std::min(s.base, loss.rtt);
     s.lost = true;
-    s.average += kAverage * (ToSeconds(flow.base_rtt) - s.average);
-    pace->window -= static_cast<double>(bytes);
-    Bound(flow, pace);
+    s.ignored += static_cast<double>(loss.bytes);
+    s.average += kAverage * (ToSeconds(flow.network_rtt) - s.average);
+    if (QuickAdapt(flow, loss.now, true, true, &s, pace)) return;
+    pace->window -= static_cast<double>(loss.bytes);
+    Bound(flow, s, pace);
   }
   void OnTimeout(const FlowView& flow, SimTime, Pace* pace) override {
     states_[flow.flow].lost = true;
@@ -80,41 +87,49 @@ class NsccControl final : public Control {
 
  private:
   struct State {
-    SimTime base = 0, cut = -kSecond, adjusted = 0, added = 0, adapt = 0;
-    double average = 0, increase = 0, achieved = 0, calm = 0, ignored = 0;
-    std::int64_t received = 0;
+    SimTime base = 0, cut = -kSecond, added = 0, adapt = 0;
+    double average = 0, increase = 0, achieved = 0, calm = 0;
+    double ignored = 0, to_ignore = 0;  // since the window was adapted
+    std::int64_t received = 0, in_flight = 0;
     bool lost = false;
   };
 
-  static double Most(const FlowView& flow) { return kMostWindow * flow.bdp(); }
-  static void Bound(const FlowView& flow, Pace* pace) {
-    const double least = flow.packet_bytes;
-    pace->window = std::clamp(pace->window, least, std::max(Most(flow), least));
+  static SimTime Target(const FlowView& flow) { return flow.network_rtt * 3 / 4; }
+  static double Scale(const FlowView& flow) {
+    return ToSeconds(flow.network_rtt) * static_cast<double>(flow.line_Bps) / kReference;
   }
-  static void Decrease(const FlowView&, SimTime now, double target, State* s, Pace* pace) {
+  static double Most(const FlowView& flow, const State& s) {
+    return kMostWindow * ToSeconds(s.base) * static_cast<double>(flow.line_Bps);
+  }
+  static void Bound(const FlowView& flow, const State& s, Pace* pace) {
+    const double least = flow.packet_bytes;
+    pace->window = std::clamp(pace->window, least, std::max(Most(flow, s), least));
+  }
+  static void Decrease(SimTime now, double target, State* s, Pace* pace) {
     if (s->average <= target || now - s->cut <= s->base) return;
     pace->window *= std::max(1 - kGamma * (s->average - target) / s->average, 0.5);
     s->cut = now;
   }
-  // True where the acknowledgement says nothing more.
-  static bool QuickAdapt(const FlowView& flow, const Ack& ack, SimTime delay, SimTime target,
-                         State* s, Pace* pace) {
-    if (s->ignored > 0) {
-      s->ignored -= static_cast<double>(ack.bytes);
-      return ack.marked;
+  // True where the acknowledgement or the trim says nothing more.
+  static bool QuickAdapt(const FlowView& flow, SimTime now, bool marked, bool bad, State* s,
+                         Pace* pace) {
+    bool silent = s->ignored < s->to_ignore && marked;
+    if (!silent && now > s->adapt) {
+      if (s->adapt > 0 && (s->lost || bad) && s->achieved < Most(flow, *s) / 8) {
+        pace->window = std::max<double>(s->achieved, flow.packet_bytes);
+        s->to_ignore = static_cast<double>(s->in_flight);
+        s->ignored = 0;
+        s->lost = false;
+        silent = true;
+      }
+      s->achieved = 0;
+      s->adapt = now + s->base + Target(flow);
     }
-    if (ack.now < s->adapt) return false;
-    const bool bad = s->lost || delay > 4 * target;
-    const bool adapts = s->adapt > 0 && bad && s->achieved < Most(flow) / 8;
-    if (adapts) {
-      pace->window = std::max<double>(s->achieved, flow.packet_bytes);
-      s->ignored = static_cast<double>(ack.in_flight);
+    if (silent) {
       s->increase = 0;
+      s->received = 0;
     }
-    s->adapt = ack.now + s->base + target;
-    s->achieved = 0;
-    s->lost = false;
-    return adapts;
+    return silent;
   }
 
   std::vector<State> states_;

@@ -44,10 +44,10 @@ class SwiftControl final : public Control {
     s.window = std::clamp(s.window, 0.001, 1000.0);
     Set(flow, s, pace);
   }
-  void OnLoss(const FlowView& flow, SimTime now, std::int64_t, Pace* pace) override {
+  void OnLoss(const FlowView& flow, const Loss& loss, Pace* pace) override {
     State& s = states_[flow.flow];
-    if (ToSeconds(now - s.cut_at) < s.smooth) return;
-    s.cut_at = now;
+    if (ToSeconds(loss.now - s.cut_at) < s.smooth) return;
+    s.cut_at = loss.now;
     s.window = std::max(s.window * (1 - kMostCut), 0.001);
     Set(flow, s, pace);
   }
