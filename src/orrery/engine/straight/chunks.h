@@ -78,7 +78,8 @@ class Chunks {
   void RunEvents(SimTime end) {
     for (SimTime next = next_time(); next < end; next = next_time()) {
       if (network_->next_time() <= next) {
-        TakeDeliveries(next);
+        // As far as nothing starts, so that a network can work ahead of its next event.
+        TakeDeliveries(std::max(next, std::min({queue_.NextTime(), end - 1, kMaxDuration})));
       } else {
         const Event e = queue_.Top();
         queue_.Pop();
@@ -172,7 +173,9 @@ class Chunks {
 
   void TakeDeliveries(SimTime time) {
     deliveries_.clear();
-    now_ = network_->AdvanceUntil(time, &deliveries_);
+    const SimTime reached = network_->AdvanceUntil(time, &deliveries_);
+    if (deliveries_.empty()) return;
+    now_ = reached;
     std::sort(deliveries_.begin(), deliveries_.end(),
               [](const auto& a, const auto& b) { return a.id < b.id; });
     for (const network::Completion& c : deliveries_) {

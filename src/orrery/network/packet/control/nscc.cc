@@ -1,14 +1,14 @@
 // UEC's NSCC (Ultra Ethernet 1.0, section 3.6.13; constants as in its reference model, uet-htsim).
 //
-// One setting for the network, by its longest round trip R. Against a reference of 100 Gb/s x 12 us:
-// a = rate R / 150,000 B, target queueing delay tq = 0.75 R (R without trimming), b = tq / 12 us.
-// Windows begin at 1.5 rate R and are at most 1.5 rate r, r the least round trip that the flow saw.
-// D is the delay above r. Unmarked, D >= tq: fair increase, 5 mss a. Unmarked, D < tq: 4 mss a b
-// (tq - D)/tq, or 0.25 a for each byte once D was below 1 us for a whole window. Marked, average D
-// above tq: once a round trip W *= max(1 - 0.8 (avg - tq)/avg, 0.5). Increases collect and are added
-// as inc/W after 8 packets or R, and 0.15 mss a each R. After loss, a trim or D > 4 tq, where less
-// than an eighth of the largest window came through in r + tq, W becomes what came through, at the
-// trim itself if it is due; then marks say nothing until what was in flight is through.
+// One setting for the network, by its longest round trip R. Against a reference of 100 Gb/s x 12
+// us: a = rate R / 150,000 B, target queueing delay tq = 0.75 R (R without trimming), b = tq / 12
+// us. Windows begin at 1.5 rate R and are at most 1.5 rate r, r the least round trip that the flow
+// saw. D is the delay above r. Unmarked, D >= tq: fair increase, 5 mss a. Unmarked, D < tq: 4 mss a
+// b (tq - D)/tq, or 0.25 a for each byte once D was below 1 us for a whole window. Marked, average
+// D above tq: once a round trip W *= max(1 - 0.8 (avg - tq)/avg, 0.5). Increases collect and are
+// added as inc/W after 8 packets or R, and 0.15 mss a each R. After loss, a trim or D > 4 tq, where
+// less than an eighth of the largest window came through in r + tq, W becomes what came through, at
+// the trim itself if it is due; then marks say nothing until what was in flight is through.
 #include <algorithm>
 
 #include "orrery/network/packet/control/list.h"
