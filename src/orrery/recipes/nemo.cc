@@ -84,6 +84,15 @@ void AddImplied(Reading* r) {
   }
 }
 
+// The simulated optimizer steps all chunks at once.
+void ReadStepOverlap(Reading* r) {
+  if (!r->On("comm_overlap.overlap_param_gather_with_optimizer_step")) return;
+  r->draft().Assume(
+      "overlap_param_gather_with_optimizer_step: parameters are gathered behind the whole "
+      "optimizer "
+      "step, not behind the first chunk's");
+}
+
 // NeMo 1's tokenizer as Megatron's arguments name it.
 void AddTokenizer(Reading* r) {
   const std::string library = Lower(r->Text("model.tokenizer.library"));
@@ -192,6 +201,7 @@ Result<Imported> ReadNemo(const std::vector<File>& files, const Options& options
   }
   reading.draft().SetText("framework", lightning ? "nemo" : "megatron-bridge");
   ReadAdapters(&reading);
+  ReadStepOverlap(&reading);
   return reading.Finish("nemo");
 }
 

@@ -267,7 +267,7 @@ void WriteEmbeddingForward(const Shape& s, BlockWriter* w) {
   const Buffer looked_up = w->Temporary("embedding.output", s.full_bytes());
   w->Alloc(looked_up);
   LookUp(s, w);
-  if (s.position == Position::kRotary || s.position == Position::kRelative) {
+  if (s.position != Position::kLearned) {
     w->Kernel("transpose",
               Elementwise(s, MemoryOp::kTranspose, s.tokens(), s.hidden, e, e, Pass::kForward));
     TpCollective(s, w, s.sequence_parallel ? "reduce_scatter" : "all_reduce",

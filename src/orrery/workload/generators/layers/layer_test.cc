@@ -316,15 +316,18 @@ TEST(Layer, WeightGradientsThatAKernelAdds) {
   EXPECT_EQ(bytes(true), 12 * h * h * 18);
 }
 
-TEST(Embedding, LearnedPositionsAreAddedAfterTheAllReduce) {
+TEST(Embedding, OnlyLearnedPositionsAreLookedUp) {
   graph::Graph g = Make(SmallGpt(1), One(4, true));
   EXPECT_EQ(Operations(g, FindBlock(g, "embedding.forward")),
             "vocab_mask embedding zero_masked all_reduce! embedding add transpose split");
   Model m = *FindModel("llama3-8b");
   m.layers = 1;
-  g = Make(m, One(4, true));
-  EXPECT_EQ(Operations(g, FindBlock(g, "embedding.forward")),
-            "vocab_mask embedding zero_masked transpose reduce_scatter!");
+  for (const Position position : {Position::kRotary, Position::kNone}) {
+    m.position = position;
+    g = Make(m, One(4, true));
+    EXPECT_EQ(Operations(g, FindBlock(g, "embedding.forward")),
+              "vocab_mask embedding zero_masked transpose reduce_scatter!");
+  }
 }
 
 // A micro-batch is fetched where the model begins and, on other stages, where it ends. Until 2023
