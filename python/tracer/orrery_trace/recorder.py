@@ -40,9 +40,22 @@ _IGNORED = frozenset(
 HostValue = Callable[[torch.Tensor, str], Any]
 
 
+def mark_as_true(tensor: torch.Tensor) -> None:
+    """A read of it answers True: whether a loss is finite."""
+    tensor.orrery_true = True  # type: ignore[attr-defined]
+
+
+def is_marked_as_true(tensor: Any) -> bool:
+    """Whether `mark_as_true` marked it."""
+    return getattr(tensor, "orrery_true", False)
+
+
 def default_host_value(tensor: torch.Tensor, op: str) -> Any:
-    """What a value read from the device is taken to be: 1.0, 0 or False; tensors are equal."""
-    if op == "aten::equal":
+    """What a value read from the device is taken to be: 1.0, 0 or False.
+
+    Tensors are equal, and finite.
+    """
+    if op == "aten::equal" or is_marked_as_true(tensor):
         return True
     if tensor.dtype == torch.bool:
         return False

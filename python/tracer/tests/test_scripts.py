@@ -128,6 +128,34 @@ for _ in range(3):
     engine.step()
 """
 
+GENERATED = (
+    START
+    + """
+generator = torch.Generator(device="cuda")
+generator.manual_seed(7)
+loader = torch.Generator()
+state = loader.get_state().cuda()
+dist.broadcast(state, 0)
+loader.set_state(state.cpu())
+assert generator.device.type == "cuda" and isinstance(torch.default_generator, torch.Generator)
+for _ in range(4):
+    model(torch.randn(8, 64, device="cuda", generator=generator)).square().mean().backward()
+    optimizer.step()
+"""
+)
+
+FINITE = (
+    START
+    + """
+for _ in range(4):
+    loss = model(torch.randn(8, 64, device="cuda")).square().mean()
+    if not torch.isfinite(loss) or not loss.isfinite().all():
+        raise SystemExit("the loss diverged")
+    loss.backward()
+    optimizer.step()
+"""
+)
+
 BACKEND = (
     START
     + """
@@ -149,6 +177,8 @@ for _ in range(3):
     [
         ("amp", SCALER, "ended in training step 0"),
         ("host_values", LOGGED, "format"),
+        ("host_values", FINITE, "the loss diverged"),
+        ("generators", GENERATED, "Generator"),
         ("distributions", MIXED, "invalid values"),
         ("sync_batch_norm", NORM, "batch_norm_stats"),
         ("checkpoints", SAVED, "Failed to validate global plan"),
@@ -227,3 +257,20 @@ def test_a_program_learns_its_backend_and_the_time_of_events(
 ) -> None:
     """Scripts choose the device by the one, and divide by the other."""
     traced(tmp_path / "trace", ["--world-size", "2"], script(BACKEND))
+
+
+def test_a_static_graph_of_ddp_is_its_steady_state(
+    tmp_path: Path, script: Callable[[str], Path]
+) -> None:
+    """One bucket of 64 x 64 weights and 64 biases, in fp32."""
+    wrapped = (
+        START
+        + """
+model = torch.nn.parallel.DistributedDataParallel(model, static_graph=True)
+for _ in range(4):
+    model(torch.randn(8, 64, device="cuda")).square().mean().backward()
+    optimizer.step()
+"""
+    )
+    trace = traced(tmp_path / "trace", ["--world-size", "2"], script(wrapped))[0]
+    assert [(c["kind"], c["send"]) for c in trace.of("comm")] == [("all_reduce", 4 * 64 * 65)]

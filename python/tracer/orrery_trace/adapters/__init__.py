@@ -22,6 +22,7 @@ from orrery_trace.adapters import (
     flex_attention,
     fsdp,
     fsdp1,
+    generators,
     host_values,
     megatron,
     pipelining,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 ADAPTERS = (
     data,
     host_values,
+    generators,
     checkpoints,
     amp,
     distributions,

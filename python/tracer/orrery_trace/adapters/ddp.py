@@ -165,4 +165,6 @@ def install(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
 
     patches.replace(kind, "_ddp_init_helper", construct)
     patches.replace(kind, "register_comm_hook", register)
+    # What a static graph changes lies in the first step, which finds unused parameters.
+    patches.replace(kind, "_set_static_graph", lambda self: None)
     patches.replace(dist.Reducer, "_rebuild_buckets", rebuild)

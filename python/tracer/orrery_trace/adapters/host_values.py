@@ -1,4 +1,4 @@
-"""Values that a script prints or hands to NumPy without calling `.item()` itself."""
+"""Values that a script prints, hands to NumPy or asks to be finite."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from types import ModuleType
 from typing import Any
 
 from orrery_trace.groups import Patches
-from orrery_trace.recorder import Recorder
+from orrery_trace.recorder import Recorder, is_marked_as_true, mark_as_true
 
 MODULE = "torch"
-REASON = 'PyTorch refuses f"{loss:.4f}" and numpy() on fake tensors'
+REASON = 'PyTorch refuses f"{loss:.4f}" and numpy() on fake tensors, and a loss is finite'
 
 
 def install(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
@@ -33,5 +33,26 @@ def install(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
         value = flat[0].item() if self.numel() else 0
         return np.full(tuple(self.shape), value, dtype=str(self.dtype).removeprefix("torch."))
 
+    def finite(plain: Any) -> Any:
+        def marked(self: Any, *args: Any, **kwargs: Any) -> Any:
+            result = plain(self, *args, **kwargs)
+            if isinstance(result, FakeTensor):
+                mark_as_true(result)
+            return result
+
+        return marked
+
+    def every(plain: Any) -> Any:
+        def marked(self: Any, *args: Any, **kwargs: Any) -> Any:
+            result = plain(self, *args, **kwargs)
+            if isinstance(result, FakeTensor) and is_marked_as_true(self):
+                mark_as_true(result)
+            return result
+
+        return marked
+
+    for place in (module, tensor):
+        patches.replace(place, "isfinite", finite(place.isfinite))
+        patches.replace(place, "all", every(place.all))
     patches.replace(tensor, "__format__", form)
     patches.replace(tensor, "numpy", numpy)
