@@ -18,6 +18,18 @@ Node* Node::Find(std::string_view key) {
   return const_cast<Node*>(static_cast<const Node*>(this)->Find(key));
 }
 
+Node* Node::Make(std::string_view path) {
+  const std::size_t dot = path.find('.');
+  const std::string_view key = path.substr(0, dot);
+  if (kind != Kind::kMap) *this = Node{.kind = Kind::kMap};
+  Node* inner = Find(key);
+  if (inner == nullptr) {
+    fields.push_back({.key = std::string(key), .value = {}});
+    inner = &fields.back().value;
+  }
+  return dot == std::string_view::npos ? inner : inner->Make(path.substr(dot + 1));
+}
+
 namespace {
 
 std::string Place(const std::string& source, std::int32_t line, std::int32_t column) {

@@ -30,6 +30,8 @@ struct Node {
 
   const Node* Find(std::string_view key) const;
   Node* Find(std::string_view key);
+  // The node at "a.b.c"; what of the sections on the way is not there is made.
+  Node* Make(std::string_view path);
 };
 
 struct Field {

@@ -15,24 +15,6 @@ namespace {
 using formats::Document;
 using formats::Node;
 
-// The leaf at "a.b.c", with the sections that are not there yet.
-Node* Place(std::string_view path, Node* root) {
-  Node* node = root;
-  for (std::size_t at = 0; at <= path.size();) {
-    const std::size_t end = std::min(path.find('.', at), path.size());
-    const std::string key(path.substr(at, end - at));
-    if (node->kind != Node::Kind::kMap) *node = Node{.kind = Node::Kind::kMap};
-    Node* next = node->Find(key);
-    if (next == nullptr) {
-      node->fields.push_back({.key = key, .value = {}});
-      next = &node->fields.back().value;
-    }
-    node = next;
-    at = end + 1;
-  }
-  return node;
-}
-
 class Expressions {
  public:
   explicit Expressions(const Node& root) : root_(root) {}
@@ -177,7 +159,7 @@ Result<Document> ParseConfiguration(const File& file) {
     const auto known = std::ranges::find(document.sources, set.source);
     const auto source = static_cast<std::uint32_t>(known - document.sources.begin());
     if (known == document.sources.end()) document.sources.push_back(set.source);
-    Node* leaf = Place(set.path, &document.root);
+    Node* leaf = document.root.Make(set.path);
     const bool null = set.value == "null" || set.value == "None";
     *leaf = Node{.kind = null ? Node::Kind::kNull : Node::Kind::kScalar,
                  .text = set.value,

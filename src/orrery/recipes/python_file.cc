@@ -400,7 +400,7 @@ class PythonExpression {
         SkipTo();
       } else {
         ORRERY_ASSIGN_OR_RETURN(PythonValue value, Element());
-        map.fields.emplace_back(key.text, std::move(value));
+        map.fields.push_back({key.text, std::move(value)});
       }
       if (!Takes(",")) {
         Takes("}");
@@ -498,7 +498,7 @@ class PythonExpression {
       }
       ORRERY_ASSIGN_OR_RETURN(PythonValue value, Element());
       if (named) {
-        call.fields.emplace_back(std::string(text_.substr(from, end - from)), std::move(value));
+        call.fields.push_back({std::string(text_.substr(from, end - from)), std::move(value)});
       } else {
         call.items.push_back(std::move(value));
       }
@@ -543,14 +543,13 @@ std::size_t EndOfTarget(std::string_view text, std::string* target) {
 void AssignPython(std::string_view path, PythonValue value, PythonValue* to) {
   const std::size_t dot = path.find('.');
   const std::string_view key = path.substr(0, dot);
-  const auto found =
-      std::ranges::find_if(to->fields, [&](const auto& field) { return field.first == key; });
+  const auto found = std::ranges::find(to->fields, key, &PythonField::key);
   PythonValue* place = nullptr;
   if (found == to->fields.end()) {
-    to->fields.emplace_back(std::string(key), PythonValue{.kind = Kind::kMap});
-    place = &to->fields.back().second;
+    to->fields.push_back({std::string(key), PythonValue{.kind = Kind::kMap}});
+    place = &to->fields.back().value;
   } else {
-    place = &found->second;
+    place = &found->value;
   }
   if (dot == std::string_view::npos) {
     *place = std::move(value);
@@ -594,9 +593,8 @@ Status CheckPythonSize(std::string_view text, const std::string& name) {
 }  // namespace
 
 const PythonValue* PythonValue::Find(std::string_view key) const {
-  const auto found =
-      std::ranges::find_if(fields, [&](const auto& field) { return field.first == key; });
-  return found == fields.end() ? nullptr : &found->second;
+  const auto found = std::ranges::find(fields, key, &PythonField::key);
+  return found == fields.end() ? nullptr : &found->value;
 }
 
 const PythonValue* PythonValue::At(std::string_view path) const {

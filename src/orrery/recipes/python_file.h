@@ -7,25 +7,31 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "orrery/base/status.h"
 
 namespace orrery::recipes {
 
+struct PythonField;
+
 struct PythonValue {
   enum class Kind : std::uint8_t { kUnknown, kNone, kBool, kNumber, kText, kList, kMap, kCall };
   Kind kind = Kind::kUnknown;
   std::string text;  // "True", "1e-4", what stands between quotes; of a call the callee's name
   std::int32_t line = 0;
-  std::vector<PythonValue> items;                           // of a list; a call's by position
-  std::vector<std::pair<std::string, PythonValue>> fields;  // of a dictionary; a call's by name
+  std::vector<PythonValue> items;   // of a list; a call's by position
+  std::vector<PythonField> fields;  // of a dictionary; a call's by name
 
   bool unknown() const { return kind == Kind::kUnknown; }
   const PythonValue* Find(std::string_view key) const;  // a field; null: there is none
   // A field of fields: "training.seq_len".
   const PythonValue* At(std::string_view path) const;
+};
+
+struct PythonField {
+  std::string key;
+  PythonValue value;
 };
 
 // A field of fields as if the file had assigned it; a number, True, False, None or else a text.

@@ -44,10 +44,11 @@ class LeafDocument {
       node.kind = Node::Kind::kScalar;
       node.text = value.kind == Kind::kBool ? Lower(value.text) : value.text;
     }
-    Put(path, std::move(node));
+    *document_.root.Make(path) = std::move(node);
   }
   void Add(std::string_view path, std::string text, std::int32_t line) {
-    Put(path, {.kind = Node::Kind::kScalar, .text = std::move(text), .line = line});
+    *document_.root.Make(path) = {
+        .kind = Node::Kind::kScalar, .text = std::move(text), .line = line};
   }
   // Every field of a map or call, sections and all; unknown values are left to whom they concern.
   void AddFields(const std::string& prefix, const PythonValue& map) {
@@ -64,23 +65,6 @@ class LeafDocument {
   Document Take() { return std::move(document_); }
 
  private:
-  void Put(std::string_view path, Node leaf) {
-    Node* node = &document_.root;
-    for (std::size_t at = 0; at <= path.size();) {
-      const std::size_t end = std::min(path.find('.', at), path.size());
-      const std::string key(path.substr(at, end - at));
-      if (node->kind != Node::Kind::kMap) *node = Node{.kind = Node::Kind::kMap};
-      Node* next = node->Find(key);
-      if (next == nullptr) {
-        node->fields.push_back({.key = key, .value = {}});
-        next = &node->fields.back().value;
-      }
-      node = next;
-      at = end + 1;
-    }
-    *node = std::move(leaf);
-  }
-
   Document document_;
 };
 

@@ -44,35 +44,19 @@ const Node* JobDraft::Find(std::string_view key) const {
   return node;
 }
 
-Node* JobDraft::Make(std::string_view key) {
-  Node* node = &document_.root;
-  for (std::string_view rest = key; !rest.empty();) {
-    node->kind = Node::Kind::kMap;
-    const std::string_view first = FirstOf(rest, &rest);
-    Node* inner = node->Find(first);
-    if (inner == nullptr) {
-      formats::Field& field = node->fields.emplace_back();
-      field.key = first;
-      inner = &field.value;
-    }
-    node = inner;
-  }
-  return node;
-}
-
-void JobDraft::Set(std::string_view key, const Node& value) { *Make(key) = value; }
+void JobDraft::Set(std::string_view key, const Node& value) { *document_.root.Make(key) = value; }
 void JobDraft::Set(std::string_view key, std::string_view text) {
-  *Make(key) = ScalarOf(std::string(text), true);
+  *document_.root.Make(key) = ScalarOf(std::string(text), true);
 }
 void JobDraft::SetPlain(std::string_view key, std::string text) {
-  *Make(key) = ScalarOf(std::move(text), false);
+  *document_.root.Make(key) = ScalarOf(std::move(text), false);
 }
 
 void JobDraft::Set(std::string_view key, std::span<const int> list) {
   Node node;
   node.kind = Node::Kind::kList;
   for (const int value : list) node.items.push_back(ScalarOf(std::to_string(value), false));
-  *Make(key) = std::move(node);
+  *document_.root.Make(key) = std::move(node);
 }
 
 void JobDraft::SetAll(std::string_view key, const std::string& json) {
@@ -97,7 +81,7 @@ void JobDraft::SetAll(std::string_view key, const std::string& json) {
 void JobDraft::Drop(std::string_view key) {
   const std::size_t dot = key.rfind('.');
   Node* map = dot == std::string_view::npos ? &document_.root
-              : Has(key)                    ? Make(key.substr(0, dot))
+              : Has(key)                    ? document_.root.Make(key.substr(0, dot))
                                             : nullptr;
   if (map == nullptr) return;
   const std::string_view last = key.substr(dot + 1);

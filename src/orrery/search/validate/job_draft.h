@@ -45,7 +45,6 @@ class JobDraft {
  private:
   void SetPlain(std::string_view key, std::string text);
   const formats::Node* Find(std::string_view key) const;
-  formats::Node* Make(std::string_view key);
 
   formats::Document document_;
 };
