@@ -53,7 +53,9 @@ class LeafDocument {
   // Every field of a map or call, sections and all; unknown values are left to whom they concern.
   void AddFields(const std::string& prefix, const PythonValue& map) {
     for (const auto& [key, value] : map.fields) {
-      const std::string path = prefix.empty() ? key : prefix + "." + key;
+      std::string path = prefix;
+      if (!path.empty()) path += '.';
+      path += key;
       if (value.kind == Kind::kMap || value.kind == Kind::kCall) {
         AddFields(path, value);
       } else {
