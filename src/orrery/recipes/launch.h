@@ -22,7 +22,7 @@ struct CommandLine {
 // deepspeed, accelerate) is what stands before its *.py.
 Result<CommandLine> FindTraining(const Script& script, const Tables& tables,
                                  const std::string& name);
-CommandLine CommandOf(const Script& script, const std::vector<Word>& command);
+CommandLine CommandOf(const Script& script, const std::vector<Word>& all);
 // Words as arguments of the tables. A flag may be followed by true or false.
 void AddWords(const std::vector<Word>& words, const Tables& tables, Reading* reading);
 

@@ -245,7 +245,7 @@ class Fabric {
   }
   // Pauses.cc.
   bool AdmitLossless(Node* node, const Packet& packet, std::uint32_t in);
-  void ReleaseLossless(Node* node, const Packet& packet, SimTime now);
+  void ReleaseLossless(Node* holder, const Packet& packet, SimTime now);
   void SendPause(std::uint32_t in, std::uint8_t cls, bool on, SimTime now);
 
   Settings settings_;

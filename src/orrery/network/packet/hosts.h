@@ -184,8 +184,8 @@ class Hosts {
   // When a packet that is ready `at` has crossed links inside a host, one after the other.
   SimTime Cross(std::span<const std::uint32_t> links, SimTime at, std::int32_t bytes);
   void Send(HostPort* port, Flow* flow, SimTime now);
-  void Take(std::uint32_t node, std::uint32_t packet, SimTime now);
-  void Turn(Host* host, SimTime now);
+  void Take(std::uint32_t node, std::uint32_t number, SimTime now);
+  void Turn(Host* turning, SimTime now);
   SimTime OwnTurn(const Host& host);
   void SendBack(const Packet& cause, Kind kind, std::uint32_t number, std::uint32_t extra,
                 SimTime now);

@@ -13,7 +13,6 @@ namespace orrery::workload {
 using graph::Buffer;
 using graph::Collective;
 using graph::DType;
-using graph::Lifetime;
 using graph::MemoryBound;
 using graph::MemoryKind;
 using graph::MemoryOp;

@@ -8,8 +8,6 @@ namespace orrery::workload {
 
 using graph::Buffer;
 using graph::GemmLayout;
-using graph::Lifetime;
-using graph::MemoryKind;
 using graph::MemoryOp;
 using graph::Pass;
 

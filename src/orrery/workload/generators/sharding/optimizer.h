@@ -51,8 +51,8 @@ struct Matrix {
   std::int64_t elements() const { return rows * columns; }
 };
 // Weights of a layer but for its experts'; of an expert.
-std::vector<Matrix> LayerMatrices(const Shape& layer);
-std::array<Matrix, 2> ExpertMatrices(const Shape& layer);
+std::vector<Matrix> LayerMatrices(const Shape& s);
+std::array<Matrix, 2> ExpertMatrices(const Shape& s);
 
 struct OptimizerCounts {
   std::int64_t tensors = 0;
