@@ -257,18 +257,11 @@ bool IsAutomodel(std::string_view text, const std::string& path) {
 }
 
 Result<Imported> ReadAutomodel(const std::vector<File>& files, const Options& options) {
-  std::vector<File> rest = files;
-  const std::string model = TakeModelFile(&rest);
-  if (rest.size() != 1) {
-    return InvalidInput(
-        "Automodel's configuration is one YAML file, with a model's config.json beside it if need "
-        "be; {} files are given",
-        files.size());
-  }
-  ORRERY_ASSIGN_OR_RETURN(formats::Document document, ParseConfiguration(rest.front()));
+  ORRERY_ASSIGN_OR_RETURN(const Configuration taken, TakeConfiguration(files, "Automodel"));
+  ORRERY_ASSIGN_OR_RETURN(formats::Document document, ParseConfiguration(taken.file));
   ResolveExpressions(&document);
   const Tables tables = {&AutomodelTable()};
-  Reading reading(tables, options, rest.front().path);
+  Reading reading(tables, options, taken.file.path);
   AddLeaves(document, document.root, tables, &reading);
   Draft& draft = reading.draft();
   std::string name;
@@ -278,7 +271,7 @@ Result<Imported> ReadAutomodel(const std::vector<File>& files, const Options& op
     if (name.empty()) name = reading.TextIfKnown(key);
     reading.Find(key);
   }
-  ReadModel("hub", model, name, "model.pretrained_model_name_or_path", &reading);
+  ReadModel("hub", taken.model, name, "model.pretrained_model_name_or_path", &reading);
   reading.Translate();  // what the file says of shapes counts, over the model's
   const auto shapes = reading.Model();
   const bool experts = shapes && shapes->experts.count > 0;

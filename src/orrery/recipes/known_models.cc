@@ -94,6 +94,20 @@ std::string TakeModelFile(std::vector<File>* files) {
   return path;
 }
 
+Result<Configuration> TakeConfiguration(const std::vector<File>& files, std::string_view framework,
+                                        std::string_view kind) {
+  std::vector<File> rest = files;
+  Configuration taken{.file = {}, .model = TakeModelFile(&rest)};
+  if (rest.size() != 1) {
+    return InvalidInput(
+        "{}'s configuration is one {} file, with a model's config.json beside it if need be; {} "
+        "files are given",
+        framework, kind, files.size());
+  }
+  taken.file = std::move(rest.front());
+  return taken;
+}
+
 bool SetKnownModel(std::string_view framework, std::string_view name, Draft* draft) {
   const Models& models = AllModels();
   const bool hub = framework == "hub" || framework == "litgpt";  // which has the hub's names

@@ -14,6 +14,15 @@ namespace orrery::recipes {
 // Takes the model's config.json out of `files`; empty: there is none.
 std::string TakeModelFile(std::vector<File>* files);
 
+// A framework's configuration, which is one file (`kind`: YAML), and the path of the model's
+// config.json that is given beside it; empty: there is none.
+struct Configuration {
+  File file;
+  std::string model;
+};
+Result<Configuration> TakeConfiguration(const std::vector<File>& files, std::string_view framework,
+                                        std::string_view kind = "YAML");
+
 // The keys of `model` of a name that a framework ("hub", "torchtitan", "maxtext") gives a model;
 // false: it is not known. Of a name of the hub, owner, case and words like -Instruct do not count.
 bool SetKnownModel(std::string_view framework, std::string_view name, Draft* draft);

@@ -136,23 +136,18 @@ bool IsLitgpt(std::string_view text, const std::string& path) {
 }
 
 Result<Imported> ReadLitgpt(const std::vector<File>& files, const Options& options) {
-  std::vector<File> rest = files;
-  const std::string model = TakeModelFile(&rest);
-  if (rest.size() != 1) {
-    return InvalidInput("LitGPT's configuration is one YAML file; {} files are given",
-                        files.size());
-  }
-  ORRERY_ASSIGN_OR_RETURN(const formats::Document document, ParseConfiguration(rest.front()));
+  ORRERY_ASSIGN_OR_RETURN(const Configuration taken, TakeConfiguration(files, "LitGPT"));
+  ORRERY_ASSIGN_OR_RETURN(const formats::Document document, ParseConfiguration(taken.file));
   const Tables tables = {&LitgptTable()};
-  Reading reading(tables, options, rest.front().path);
+  Reading reading(tables, options, taken.file.path);
   AddLeaves(document, document.root, tables, &reading);
   reading.Translate();
   const Task task = LitgptTask(&reading);
   std::string name = reading.Text("model_name");
   if (name.empty()) name = reading.Text("checkpoint_dir");
   while (name.ends_with('/')) name.pop_back();
-  ReadModel("litgpt", model, name, reading.Has("model_name") ? "model_name" : "checkpoint_dir",
-            &reading);
+  ReadModel("litgpt", taken.model, name,
+            reading.Has("model_name") ? "model_name" : "checkpoint_dir", &reading);
   Launch launch;
   const std::string devices = reading.Text("devices");
   launch.nodes = reading.Whole("num_nodes").value_or(1);

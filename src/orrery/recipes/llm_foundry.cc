@@ -262,22 +262,15 @@ bool IsLlmFoundry(std::string_view text, const std::string& path) {
 }
 
 Result<Imported> ReadLlmFoundry(const std::vector<File>& files, const Options& options) {
-  std::vector<File> rest = files;
-  const std::string model = TakeModelFile(&rest);
-  if (rest.size() != 1) {
-    return InvalidInput(
-        "LLM Foundry's configuration is one YAML file, with a model's config.json "
-        "beside it if need be; {} files are given",
-        files.size());
-  }
-  const File& file = rest.front();
+  ORRERY_ASSIGN_OR_RETURN(const Configuration taken, TakeConfiguration(files, "LLM Foundry"));
+  const File& file = taken.file;
   ORRERY_ASSIGN_OR_RETURN(formats::Document document, ParseConfiguration(file));
   ResolveExpressions(&document);
   Reading reading({&LlmFoundryTable()}, options, file.path);
   AddLeaves(document, document.root, {&LlmFoundryTable()}, &reading);
   reading.Translate();
   reading.draft().SetText("framework", "composer");
-  ReadShapes(model, &reading);
+  ReadShapes(taken.model, &reading);
   const Node* fsdp = document.root.Find("fsdp_config");
   ReadFoundrySharding(fsdp != nullptr && fsdp->kind == Node::Kind::kMap, &reading);
   ReadAttention(&reading);

@@ -309,13 +309,8 @@ bool IsMaxText(std::string_view text, const std::string& path) {
 }
 
 Result<Imported> ReadMaxText(const std::vector<File>& files, const Options& options) {
-  std::vector<File> rest = files;
-  const std::string model = TakeModelFile(&rest);
-  if (rest.size() != 1) {
-    return InvalidInput("MaxText's configuration is one YAML file; {} files are given",
-                        rest.size());
-  }
-  const File& file = rest.front();
+  ORRERY_ASSIGN_OR_RETURN(const Configuration taken, TakeConfiguration(files, "MaxText"));
+  const File& file = taken.file;
   ORRERY_ASSIGN_OR_RETURN(const formats::Document document, ParseConfiguration(file));
   Reading reading({&MaxTextTable()}, options, file.path);
   AddLeaves(document, document.root, {&MaxTextTable()}, &reading);
@@ -329,8 +324,8 @@ Result<Imported> ReadMaxText(const std::vector<File>& files, const Options& opti
                                reading.Has("hardware") ? "" : ", base.yml's default"));
   }
   const std::string name = reading.Text("model_name");
-  if (name != "default" || !model.empty() || !options.model.empty()) {
-    ReadModel("maxtext", model, name, "model_name", &reading);
+  if (name != "default" || !taken.model.empty() || !options.model.empty()) {
+    ReadModel("maxtext", taken.model, name, "model_name", &reading);
   }
   reading.draft().SetText("framework", "jax-fsdp");
   ReadShapes(&reading);

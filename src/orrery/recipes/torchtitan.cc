@@ -400,22 +400,16 @@ void ReadTorchtitanRules(const std::string& model_file, Reading* r) {
 }
 
 Result<Imported> ReadTorchtitan(const std::vector<File>& files, const Options& options) {
-  std::vector<File> rest = files;
-  const std::string model = TakeModelFile(&rest);
-  if (rest.size() != 1) {
-    return InvalidInput(
-        "torchtitan's configuration is one TOML file, with a model's config.json "
-        "beside it if need be; {} files are given",
-        files.size());
-  }
-  const File& file = rest.front();
+  ORRERY_ASSIGN_OR_RETURN(const Configuration taken,
+                          TakeConfiguration(files, "torchtitan", "TOML"));
+  const File& file = taken.file;
   const bool python = file.path.ends_with(".py");
   ORRERY_ASSIGN_OR_RETURN(const formats::Document document,
                           python ? ReadTitanPython(file, options) : ParseConfiguration(file));
   Reading reading({&TorchtitanTable()}, options, file.path);
   AddLeaves(document, document.root, {&TorchtitanTable()}, &reading);
   reading.Translate();
-  ReadTorchtitanRules(model, &reading);
+  ReadTorchtitanRules(taken.model, &reading);
   return reading.Finish("torchtitan");
 }
 

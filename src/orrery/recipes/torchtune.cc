@@ -163,26 +163,19 @@ bool IsTorchtune(std::string_view text, const std::string& path) {
 }
 
 Result<Imported> ReadTorchtune(const std::vector<File>& files, const Options& options) {
-  std::vector<File> rest = files;
-  const std::string model = TakeModelFile(&rest);
-  if (rest.size() != 1) {
-    return InvalidInput(
-        "torchtune's configuration is one YAML file, with a model's config.json beside it if need "
-        "be; {} files are given",
-        files.size());
-  }
-  ORRERY_ASSIGN_OR_RETURN(formats::Document document, ParseConfiguration(rest.front()));
+  ORRERY_ASSIGN_OR_RETURN(const Configuration taken, TakeConfiguration(files, "torchtune"));
+  ORRERY_ASSIGN_OR_RETURN(formats::Document document, ParseConfiguration(taken.file));
   ResolveExpressions(&document);
   const Tables tables = {&TorchtuneTable()};
-  Reading reading(tables, options, rest.front().path);
+  Reading reading(tables, options, taken.file.path);
   AddLeaves(document, document.root, tables, &reading);
   reading.Translate();
   const Component component = ParseComponent(reading.Text("model._component_"));
-  ReadModel("torchtune", model, component.model, "model._component_", &reading);
+  ReadModel("torchtune", taken.model, component.model, "model._component_", &reading);
   ReadTuneTraining(&reading);
   ReadAdapters(component, &reading);
   // Recipes for one GPU carry it in their name.
-  ReadTuneSizes(Contains(rest.front().path, "single_device"), &reading);
+  ReadTuneSizes(Contains(taken.file.path, "single_device"), &reading);
   if (const auto length = reading.Whole("tokenizer.max_seq_len")) {
     reading.draft().Set("training.seq_len", *length);
     reading.draft().Assume(fmt::format(

@@ -158,17 +158,13 @@ bool IsVerl(std::string_view text, const std::string& path) {
 }
 
 Result<Imported> ReadVerl(const std::vector<File>& files, const Options& options) {
-  std::vector<File> rest = files;
-  const std::string model = TakeModelFile(&rest);
-  if (rest.size() != 1) {
-    return InvalidInput("verl's configuration is one file; {} are given", files.size());
-  }
-  ORRERY_ASSIGN_OR_RETURN(formats::Document document, ParseConfiguration(rest.front()));
+  ORRERY_ASSIGN_OR_RETURN(const Configuration taken, TakeConfiguration(files, "verl"));
+  ORRERY_ASSIGN_OR_RETURN(formats::Document document, ParseConfiguration(taken.file));
   ResolveExpressions(&document);
   const Tables tables = {&VerlTable(), &MegatronTable()};
-  Reading reading(tables, options, rest.front().path);
+  Reading reading(tables, options, taken.file.path);
   const std::string megatron_part = OfActor("megatron.");
-  bool megatron = Contains(rest.front().text, "megatron_trainer");
+  bool megatron = Contains(taken.file.text, "megatron_trainer");
   const std::vector<Leaf> leaves = Leaves(document.root);
   for (const Leaf& leaf : leaves) {
     const std::string& text = leaf.node->text;
@@ -202,13 +198,15 @@ Result<Imported> ReadVerl(const std::vector<File>& files, const Options& options
     draft.Set("framework_options.attention", std::string("flash2"));
     reading.AddAs("--global-batch-size", "ppo_mini_batch_size", std::to_string(step.sequences),
                   reading.file());
-    if (name.empty() && options.model.empty()) ReadModel("hub", model, name, argument, &reading);
+    if (name.empty() && options.model.empty()) {
+      ReadModel("hub", taken.model, name, argument, &reading);
+    }
     ReadMegatronRules(&reading, launch, nullptr, name.empty() ? "model" : name);
     if (draft.Whole("parallel.tp", 1) == 1) draft.Drop("parallel.sequence_parallel");
     SetVerlBatch(step, &reading);
     return reading.Finish("verl");
   }
-  ReadModel("hub", model, name, argument, &reading);
+  ReadModel("hub", taken.model, name, argument, &reading);
   reading.Translate();
   const std::int64_t ulysses = reading
                                    .Whole(tuning ? "ulysses_sequence_parallel_size"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -33,26 +34,17 @@ def install(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
         value = flat[0].item() if self.numel() else 0
         return np.full(tuple(self.shape), value, dtype=str(self.dtype).removeprefix("torch."))
 
-    def finite(plain: Any) -> Any:
+    def true_where(plain: Any, holds: Callable[[Any], bool]) -> Any:
         def marked(self: Any, *args: Any, **kwargs: Any) -> Any:
             result = plain(self, *args, **kwargs)
-            if isinstance(result, FakeTensor):
-                mark_as_true(result)
-            return result
-
-        return marked
-
-    def every(plain: Any) -> Any:
-        def marked(self: Any, *args: Any, **kwargs: Any) -> Any:
-            result = plain(self, *args, **kwargs)
-            if isinstance(result, FakeTensor) and is_marked_as_true(self):
+            if isinstance(result, FakeTensor) and holds(self):
                 mark_as_true(result)
             return result
 
         return marked
 
     for place in (module, tensor):
-        patches.replace(place, "isfinite", finite(place.isfinite))
-        patches.replace(place, "all", every(place.all))
+        patches.replace(place, "isfinite", true_where(place.isfinite, lambda _: True))
+        patches.replace(place, "all", true_where(place.all, is_marked_as_true))
     patches.replace(tensor, "__format__", form)
     patches.replace(tensor, "numpy", numpy)

@@ -11,6 +11,7 @@ using formats::Node;
 
 namespace {
 
+constexpr int kKeysDeep = 2;                    // a section's keys, and those of a section in it
 constexpr std::string_view kDraftName = "row";  // stands for the document in errors
 
 // The first part of a path; `rest` is what follows it.
@@ -62,19 +63,19 @@ void JobDraft::Set(std::string_view key, std::span<const int> list) {
 void JobDraft::SetAll(std::string_view key, const std::string& json) {
   const auto parsed = formats::ParseJson(json, std::string(kDraftName));
   ORRERY_CHECK(parsed.ok(), "what the program wrote is JSON");
-  for (const formats::Field& field : parsed->root.fields) {
-    const std::string inner = std::string(key) + "." + field.key;
-    if (field.value.fields.empty()) {
-      Node value = field.value;
-      value.line = value.column = 0;
-      Set(inner, value);
-    } else {
-      for (const formats::Field& one : field.value.fields) {
-        Node value = one.value;
-        value.line = value.column = 0;
-        Set(inner + "." + one.key, value);
-      }
+  SetEach(std::string(key), parsed->root, kKeysDeep);
+}
+
+void JobDraft::SetEach(const std::string& path, const Node& map, int deep) {
+  for (const formats::Field& field : map.fields) {
+    const std::string inner = fmt::format("{}.{}", path, field.key);
+    if (deep > 1 && !field.value.fields.empty()) {
+      SetEach(inner, field.value, deep - 1);
+      continue;
     }
+    Node value = field.value;
+    value.line = value.column = 0;
+    Set(inner, value);
   }
 }
 

@@ -44,6 +44,7 @@ class JobDraft {
 
  private:
   void SetPlain(std::string_view key, std::string text);
+  void SetEach(const std::string& path, const formats::Node& map, int deep);
   const formats::Node* Find(std::string_view key) const;
 
   formats::Document document_;
