@@ -63,7 +63,7 @@ class ImportVerb final : public Verb {
   std::string_view examples() const override {
     return "  orrery import train_llama.sh --cluster h100-ib-400g -o job.yaml\n"
            "  orrery import train.sh --env NNODES=16 --cluster h100-ib-400g\n"
-           "  orrery import ds_config.json config.json --cluster a100-ib-200g --nodes 2\n";
+           "  orrery import ds_config.json config.json --cluster a100-80g-ib-200g --nodes 2\n";
   }
   std::string_view description() const override {
     return "turn a launch script or a framework's configuration into a job";
