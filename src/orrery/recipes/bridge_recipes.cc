@@ -63,7 +63,8 @@ std::string Yaml(const Recipe& recipe) {
     }
   }
   for (const auto& [section, lines] : sections) {
-    top += lines.empty() ? section + ": {}\n" : section + ":\n" + lines;
+    top += fmt::format("{}:{}\n", section, lines.empty() ? " {}" : "");
+    top += lines;
   }
   return top;
 }
