@@ -13,8 +13,7 @@ std::string TargetsOf(const std::vector<std::string>& modules) {
   const Options options;
   Reading reading({}, options, "adapters.yaml");
   SetLoraTargets(modules, "--lora_target_modules", &reading);
-  const std::string* const text = reading.draft().Find("training.lora_targets");
-  return text == nullptr ? "" : *text;
+  return std::string(reading.draft().Text("training.lora_targets"));
 }
 
 TEST(LoraTargets, FromModules) {

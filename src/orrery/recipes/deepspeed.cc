@@ -168,12 +168,11 @@ void ReadCheckpointing(const Sources& sources, Reading* r) {
               "checkpoints split over tensor-parallel ranks are not modelled");
   }
   if (!host) return;
-  const std::string* offload = draft.Find("training.offload");
-  if (offload != nullptr && *offload == "parameters") {
+  if (draft.Text("training.offload") == "parameters") {
     return r->Refuse("activation_checkpointing.cpu_checkpointing",
                      "checkpoints in host memory beside parameters there are not modelled");
   }
-  draft.Set("training.offload", std::string(offload != nullptr ? "all" : "activations"));
+  draft.SetText("training.offload", draft.Has("training.offload") ? "all" : "activations");
 }
 
 }  // namespace

@@ -264,7 +264,7 @@ void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script,
   const bool named = !r->options().model.empty() || !hub.empty();
   Draft known;
   if (named) {  // its shapes are not the recipe's to say, and rules below ask for some
-    draft.DropSection("model");
+    draft.Replace("model", known);
     ReadModel("hub", "", hub, "--model", r);
     known = draft.Only("model");
     if (const auto model = r->Model()) {

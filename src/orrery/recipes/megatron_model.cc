@@ -178,10 +178,10 @@ void ReadVocabulary(Reading* r) {
 
 // What an expert takes at most, where nothing says how tokens fall: as if they fell evenly.
 void ReadCapacity(Draft* draft) {
-  const std::string* capacity = draft->Find("training.moe_capacity_factor");
-  if (capacity == nullptr) return;
+  const std::string capacity(draft->Text("training.moe_capacity_factor"));
+  if (capacity.empty()) return;
   if (draft->Has("training.moe_pad_to_capacity")) {  // so many rows, whatever falls
-    draft->Set("training.moe_imbalance", *capacity);
+    draft->Set("training.moe_imbalance", capacity);
     return draft->Drop("training.moe_capacity_factor");
   }
   draft->Set("training.moe_routing", std::string("drawn-zipf"));

@@ -191,7 +191,6 @@ void Reading::TranslateOne(const Given& given) {
   if (row.effect == Effect::kJob) {
     const std::optional<std::string> value = Value(given);
     if (!value) return;
-    said_[row.key] = fmt::format("{}: {}", given.where, given.name);
     if (row.flag()) {
       // A flag that is said to be off changes nothing: that is the framework's own default.
       if (given.on) draft_.Set(row.key, row.values.empty() ? "true" : row.values.front());
@@ -204,6 +203,7 @@ void Reading::TranslateOne(const Given& given) {
     } else {
       NotModelled(given, row, *value);
     }
+    draft_.SaidBy(row.key, fmt::format("{}: {}", given.where, given.name));
   } else if (row.effect == Effect::kRefused) {
     const std::optional<std::string> value = Value(given);
     if (!value) return;
@@ -334,7 +334,7 @@ std::int64_t Reading::ClusterGpusPerNode() const {
   for (const std::string& set : options_.read.set) {
     if (set.starts_with("cluster")) read.set.push_back(set);
   }
-  const Result<job::Job> job = job::ReadJobText(probe.Yaml(), file_, "", read);
+  const Result<job::Job> job = probe.Read(read);
   return job.ok() ? job->cluster.gpus_per_node : 0;
 }
 
@@ -357,7 +357,7 @@ std::optional<workload::Model> Reading::Model() const {
   probe.Set("cluster", std::string("h100-ib-400g"));
   probe.Set("training.global_batch", std::int64_t{1});
   probe.Set("training.seq_len", std::int64_t{1});
-  const Result<job::Job> job = job::ReadJobText(probe.Yaml(), file_, options_.folder, {});
+  const Result<job::Job> job = probe.Read({}, options_.folder);
   if (!job.ok()) return std::nullopt;
   return job->workloads.front().model;
 }
@@ -450,19 +450,6 @@ Result<std::optional<File>> OpenNamed(const std::string& name, const std::string
   return std::optional<File>();
 }
 
-Status Reading::ByArgument(Status status, const std::string& name) const {
-  // "NAME:LINE:COLUMN: KEY: what is wrong"
-  const std::string& text = status.message();
-  if (!text.starts_with(name + ":")) return status;
-  const std::size_t key = text.find(": ", name.size());
-  const std::size_t end = key == std::string::npos ? key : text.find(": ", key + 2);
-  if (end == std::string::npos) return status;
-  const auto said = said_.find(text.substr(key + 2, end - key - 2));
-  if (said == said_.end() || IsSet(said->first)) return status;
-  return Status(status.code(),
-                fmt::format("{} ({}){}", said->second, said->first, text.substr(end)));
-}
-
 Result<Imported> Reading::Finish(const std::string& dialect) {
   if (!draft_.Has("model") && !draft_.Has("model.name")) {
     const std::string base = file_.substr(file_.rfind('/') + 1);
@@ -470,6 +457,7 @@ Result<Imported> Reading::Finish(const std::string& dialect) {
   }
   if (!options_.cluster.empty()) {
     draft_.SetText("cluster", FromJob(options_.cluster));
+    draft_.SaidBy("cluster", "--cluster");
   } else if (!IsSet("cluster") && !IsSet("cluster.preset")) {
     missing_.push_back(
         "which cluster it runs on: give --cluster NAME ('orrery list clusters') or "
@@ -503,10 +491,7 @@ Result<Imported> Reading::Finish(const std::string& dialect) {
   Imported imported{.dialect = dialect, .uses = std::move(uses_)};
   imported.job_text = draft_.Yaml();
   imported.name = file_ + " (imported)";
-  Result<job::Job> job =
-      job::ReadJobText(imported.job_text, imported.name, options_.folder, options_.read);
-  if (!job.ok()) return ByArgument(std::move(job).TakeStatus(), imported.name);
-  imported.job = *std::move(job);
+  ORRERY_ASSIGN_OR_RETURN(imported.job, draft_.Read(options_.read, options_.folder));
   return imported;
 }
 

@@ -13,13 +13,15 @@
 #include <vector>
 
 #include "orrery/base/status.h"
-#include "orrery/recipes/draft.h"
+#include "orrery/job/draft.h"
 #include "orrery/recipes/import.h"
 #include "orrery/recipes/shell.h"
 #include "orrery/recipes/table.h"
 #include "orrery/workload/model.h"
 
 namespace orrery::recipes {
+
+using job::Draft;
 
 // Of Options::leave_out: all arguments that no table knows.
 inline constexpr std::string_view kUnknown = "unknown";
@@ -42,7 +44,10 @@ class Reading {
  public:
   // Of an argument that several tables have the first one's row counts.
   Reading(Tables tables, const Options& options, std::string file)
-      : tables_(std::move(tables)), options_(options), file_(std::move(file)) {}
+      : tables_(std::move(tables)),
+        options_(options),
+        file_(std::move(file)),
+        draft_(file_ + " (imported)") {}
 
   // A row of a rule with a key stands for the argument of another table that the key names.
   void Add(Given given);
@@ -99,8 +104,6 @@ class Reading {
   void TranslateOne(const Given& given);
   // The argument that a row stands for, in its words; false: it is refused, or as if not there.
   bool Mean(Given* given);
-  // A refusal of the drafted job, where an argument said the key that it names: by the argument.
-  Status ByArgument(Status status, const std::string& name) const;
   void NotModelled(const Given& given, const Row& row, const std::string& value);
   bool LeftOut(const Given& given) const;
   // The value as text; a problem where a variable is not set.
@@ -117,8 +120,6 @@ class Reading {
   std::set<std::string, std::less<>> asked_;
   std::vector<Use> uses_;
   std::vector<std::string> problems_, missing_;
-  // Of keys that one argument alone says: "train.sh:12: --hidden-size".
-  std::map<std::string, std::string, std::less<>> said_;
   std::int64_t nodes_ = 0;
   std::size_t unknown_ = 0;  // problems that are arguments of no table
   Draft draft_;

@@ -261,7 +261,7 @@ void ReadTitanSharding(Reading* r) {
   }
   const std::string reshard = r->Text("parallelism.fsdp_reshard_after_forward");
   const bool host = r->On("training.enable_cpu_offload");
-  if (*draft.Find("framework") != "fsdp2") return;
+  if (draft.Text("framework") != "fsdp2") return;
   if (reshard == "always" || reshard == "never") {
     draft.SetText("framework_options.reshard", reshard == "always" ? "true" : "false");
   } else if (reshard != "default") {

@@ -119,7 +119,7 @@ void SetFsdp(const Fsdp& fsdp, const Sources& sources, Reading* r) {
     }
   }
   draft.Set("framework_options.grad_reduce_fp32",
-            *draft.Find("training.precision") == "fp32");  // reduce_dtype is mixed_precision's
+            draft.Text("training.precision") == "fp32");  // reduce_dtype is mixed_precision's
   if (fsdp.offload) {
     if (two || none) {
       r->Refuse("fsdp_config.fsdp_offload_params",
@@ -277,8 +277,7 @@ void ReadTrainerOptimizer(const Sources& sources, Reading* r) {
 void ReadLoadedType(Reading* r) {
   Draft& draft = r->draft();
   const auto is = [&](std::string_view key, std::string_view value) {
-    const std::string* const found = draft.Find(key);
-    return found != nullptr && *found == value;
+    return draft.Text(key) == value;
   };
   const bool whole = is("framework", "ddp") && !draft.Has("training.lora_rank");
   const bool factors = is("training.optimizer", "adafactor") || is("training.optimizer", "muon");

@@ -44,7 +44,7 @@ void MapMtp(const Configuration& row, const ModelName* known, Model* model, Assu
 
 // Graphs of parts of a layer, and overlap, that the row leaves blank.
 void MapGraphsAndOverlap(const Mapping& m, bool overlap) {
-  JobDraft& job = m.job();
+  job::Draft& job = m.job();
   const formats::Section& recipe = m.release.own;
   if (m.row.has("cuda_graphs") || m.row.has("ep_overlap")) {
     job.Drop(kOverlapKey);
@@ -195,7 +195,7 @@ void BalanceLayers(const Mapping& m) {
 }
 
 Status MapExperts(const Mapping& m) {
-  JobDraft& job = m.job();
+  job::Draft& job = m.job();
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t ep, m.row.Needed("ep", 1, 4096));
   ORRERY_ASSIGN_OR_RETURN(const auto overlap, m.row.Flag("ep_overlap"));
   MapExpertDegrees(m, ep);

@@ -25,7 +25,7 @@ struct Mapping {
   RowDraft* out;
   Release release;  // what its scripts set (release_recipes.h)
 
-  JobDraft& job() const { return out->job; }
+  job::Draft& job() const { return out->job; }
   const job::FrameworkDefaults& defaults() const { return rule.framework->defaults; }
   const job::FrameworkRecipe& recipe() const { return rule.framework->recipe; }
 

@@ -111,7 +111,7 @@ Status MapDegrees(const Mapping& m) {
 Status MapBatch(const Mapping& m, std::int64_t open_micro_batch) {
   constexpr std::int64_t kMost = 1 << 30;
   constexpr std::string_view kCut = "training.micro_batch";
-  JobDraft& job = m.job();
+  job::Draft& job = m.job();
   job.Set("training.seq_len", 1);  // an image is one token
   if (m.row.text("layer_kind") != "cnn") {
     ORRERY_ASSIGN_OR_RETURN(const std::int64_t seq_len, m.row.Needed("seq_len", 1, 1 << 24));

@@ -7,7 +7,6 @@
 #include <limits>
 #include <utility>
 
-#include "orrery/formats/write_yaml.h"
 #include "orrery/search/validate/training.h"
 
 namespace orrery::search {
@@ -28,16 +27,26 @@ constexpr std::array<Extra, 3> kExtras = {
      {"framework_options.fp8_attention", "",
       "attention in 8 bits: not with this kernel or exchange, bf16 attention"}}};
 
-Result<job::Job> Settle(const job::ReadOptions& read, JobDraft* draft,
+// Errors name the key alone.
+Result<job::Job> ReadDraft(const job::Draft& draft, const job::ReadOptions& read) {
+  auto job = draft.Read(read);
+  if (job.ok()) return job;
+  const std::string prefix = fmt::format("{}: ", kRow);
+  std::string message = job.status().message();
+  while (message.starts_with(prefix)) message.erase(0, prefix.size());
+  return Status(job.status().code(), std::move(message));
+}
+
+Result<job::Job> Settle(const job::ReadOptions& read, job::Draft* draft,
                         std::vector<std::string>* assumed) {
-  Result<job::Job> job = draft->Read(read);
+  Result<job::Job> job = ReadDraft(*draft, read);
   for (auto extra = kExtras.begin(); !job.ok() && extra != kExtras.end(); ++extra) {
     const std::string& why = job.status().message();
     if (draft->Text(extra->key) != "true" || why.find(extra->key) == std::string::npos) continue;
     draft->Set(extra->key, false);
     draft->Drop(extra->needs);
     assumed->emplace_back(extra->note);
-    job = draft->Read(read);
+    job = ReadDraft(*draft, read);
   }
   return job;
 }
@@ -64,7 +73,8 @@ Cut MapCut(const Configuration& row, const RowTables& tables, const job::ReadOpt
     cut.row = std::move(job).TakeStatus();
     return cut;
   }
-  cut.row = RowJob{.document = formats::WriteYaml(draft->job.root()),
+  cut.row = RowJob{.draft = draft->job,
+                   .document = draft->job.Yaml(),
                    .job = *std::move(job),
                    .meter = draft->meter};
   return cut;

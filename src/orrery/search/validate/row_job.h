@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "orrery/job/draft.h"
 #include "orrery/job/job.h"
 #include "orrery/search/validate/runner.h"
 #include "orrery/search/validate/training.h"
@@ -13,8 +14,9 @@
 namespace orrery::search {
 
 struct RowJob {
-  std::string document;           // YAML
-  std::vector<std::string> said;  // what its `assume` says beside that: how cells were read
+  job::Draft draft;
+  std::string document;           // as YAML
+  std::vector<std::string> said;  // how cells were read
   job::Job job;                   // read from it
   std::string_view meter;         // mem_kind of the framework's own log; empty: torch_allocated
 };

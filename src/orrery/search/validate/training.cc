@@ -122,7 +122,7 @@ Status MapOffload(const Mapping& m) {
 
 // Of a release's keys those that say something in this run.
 void DropWhatSaysNothing(const Mapping& m) {
-  JobDraft& job = m.job();
+  job::Draft& job = m.job();
   const auto only = [&](bool if_so, std::initializer_list<std::string_view> keys) {
     for (const std::string_view key : keys) {
       if (!if_so) job.Drop(key);

@@ -12,15 +12,17 @@
 #include <vector>
 
 #include "orrery/cluster/cluster.h"
+#include "orrery/job/draft.h"
 #include "orrery/search/validate/configuration.h"
-#include "orrery/search/validate/job_draft.h"
 #include "orrery/search/validate/row_tables.h"
 #include "orrery/workload/model.h"
 
 namespace orrery::search {
 
+inline constexpr const char* kRow = "row";
+
 struct RowDraft {
-  JobDraft job;
+  job::Draft job{kRow};  // its errors begin with this
   workload::Model model;  // as the document has it, for rules that depend on it; the same below
   std::string preset;     // which the model begins with; empty: none
   cluster::Spec cluster;

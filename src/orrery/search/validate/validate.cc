@@ -8,7 +8,6 @@
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/constants/constants.h"
-#include "orrery/formats/write_yaml.h"
 #include "orrery/search/validate/cases.h"
 #include "orrery/search/validate/row_tables.h"
 
@@ -115,30 +114,17 @@ Result<std::vector<RowDocument>> ExportJobs(const formats::CsvTable& table,
   std::vector<RowDocument> out;
   for (const Case& item : cases) {
     const Prediction& p = report.rows[item.first];
-    ORRERY_ASSIGN_OR_RETURN(formats::Document document,
-                            job::ParseJob(item.training->document, p.id));
-    const auto add = [&](const char* key, const std::vector<std::string>& texts) {
-      if (texts.empty()) return;
-      formats::Field& list = document.root.fields.emplace_back();
-      list.key = key;
-      list.value.kind = formats::Node::Kind::kList;
-      for (const std::string& line : texts) {
-        formats::Node& text = list.value.items.emplace_back();
-        text.kind = formats::Node::Kind::kScalar;
-        text.quoted = true;
-        text.text = line;
-      }
-    };
+    job::Draft draft = item.training->draft;
     if (options.tables != nullptr) {  // from wherever the file lies
       std::vector<std::string> folders;
       for (const std::string& folder : options.tables->data->folders) {
         folders.push_back(std::filesystem::absolute(folder).string());
       }
-      add("data", folders);
+      draft.SetTexts("data", folders);
     }
-    add("assume", item.training->said);
-    out.push_back({p.id, fmt::format("# Row {} of {}.\n", Printable(p.id, 80), table.name()) +
-                             formats::WriteYaml(document.root)});
+    for (const std::string& said : item.training->said) draft.Assume(said);
+    out.push_back({p.id, fmt::format("# Row {} of {}.\n{}", Printable(p.id, 80), table.name(),
+                                     draft.Yaml())});
   }
   return out;
 }
