@@ -44,7 +44,8 @@ Node ScalarOf(std::string text, bool quoted) {
 // YAML has no control characters.
 Node TextNode(std::string_view text) {
   std::string clean(text);
-  std::ranges::replace_if(clean, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+  std::ranges::replace_if(
+      clean, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
   return ScalarOf(std::move(clean), true);
 }
 

@@ -257,7 +257,7 @@ TEST(Reading, AWrongValueIsToldByItsOwnLine) {
       "#!/bin/bash\ntorchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 2 \\\n"
       "  --hidden-size abc --num-attention-heads 4 --seq-length 128 --micro-batch-size 1 \\\n"
       "  --vocab-size 1024 --max-position-embeddings 128\n";
-  EXPECT_THAT(WrongNew("abc.sh", text), HasSubstr("abc.sh:3: --hidden-size (model.hidden): "));
+  EXPECT_THAT(WrongNew("abc.sh", text), HasSubstr("abc.sh:3: --hidden-size: model.hidden: "));
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ namespace orrery::search {
 inline constexpr const char* kRow = "row";
 
 struct RowDraft {
-  job::Draft job{kRow};  // its errors begin with this
+  job::Draft job{kRow};   // its errors begin with this
   workload::Model model;  // as the document has it, for rules that depend on it; the same below
   std::string preset;     // which the model begins with; empty: none
   cluster::Spec cluster;

@@ -36,24 +36,7 @@ TEST(Training, MegatronCoreRow) {
 
 // What a user would write, and nothing that `job` fills in.
 TEST(Training, ARowIsAJobOfFewKeys) {
-  EXPECT_EQ(Map(kGpt175).document, R"(framework: megatron@2024.07
-parallel:
-  tp: 8
-  pp: 6
-  dp: 48
-  vpp: 16
-  sequence_parallel: true
-training:
-  seq_len: 4096
-  micro_batch: 1
-  global_batch: 1152
-  precision: bf16
-  sharding: zero1
-  recompute: none
-framework_options:
-  overlap_grad_reduce: true
-  overlap_param_gather: true
-model:
+  EXPECT_EQ(Map(kGpt175).document, R"(model:
   name: GPT-177B
   layers: 96
   hidden: 12288
@@ -70,8 +53,24 @@ model:
   attention_bias: true
   mlp_bias: true
   dropout: 0.1
-cluster:
-  preset: h100-ib-400g
+cluster: h100-ib-400g
+framework: megatron@2024.07
+parallel:
+  tp: 8
+  pp: 6
+  dp: 48
+  vpp: 16
+  sequence_parallel: true
+training:
+  seq_len: 4096
+  micro_batch: 1
+  global_batch: 1152
+  precision: bf16
+  sharding: zero1
+  recompute: none
+framework_options:
+  overlap_grad_reduce: true
+  overlap_param_gather: true
 )");
 }
 
