@@ -94,10 +94,9 @@ class ImportVerb final : public Verb {
     if (!output_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(output_, text));
     const job::Workload& workload = imported.job.workloads.front();
     session->Note(fmt::format(
-        "{}: {} billion parameters on {} GPUs, {} sequences of {} tokens a step; {} arguments, {} "
+        "{}: {} parameters on {} GPUs, {} sequences of {} tokens a step; {} arguments, {} "
         "without effect, {} left out",
-        imported.dialect,
-        fmt::format("{:.2f}", static_cast<double>(workload.model.parameters()) / 1e9),
+        imported.dialect, HumanParameters(workload.model.parameters()),
         HumanCount(static_cast<std::int64_t>(imported.job.ranks())),
         HumanCount(workload.plan.batch.global_batch), HumanCount(workload.plan.batch.seq_len),
         imported.uses.size(), Count(imported, "without effect"), Count(imported, "left out")));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
@@ -43,17 +44,26 @@ Result<OptionValue> ParseBool(std::string_view text) {
   return InvalidInput("'{}' is neither true nor false", Printable(text));
 }
 
+// As words are compared: RMSNorm and rmsnorm, all_gather and all-gather are the same.
+std::string Plain(std::string_view word) {
+  std::string plain(word);
+  for (char& c : plain) {
+    c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return plain;
+}
+
 Result<OptionValue> ParseChoice(const Option& option, std::string_view text) {
   const std::vector<std::string_view> choices = Choices(option);
-  if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
-    const std::vector<std::string_view> planned = SplitBars(option.planned);
-    if (std::find(planned.begin(), planned.end(), text) != planned.end()) {
-      return InvalidInput("{} '{}' is not built yet; valid: {}", option.name, text,
-                          fmt::join(choices, ", "));
-    }
-    return InvalidInput("{}", UnknownName(option.name, Printable(text), choices));
+  const std::string plain = Plain(text);
+  for (const std::string_view choice : choices) {
+    if (Plain(choice) == plain) return OptionValue(std::string(choice));
   }
-  return OptionValue(std::string(text));
+  for (const std::string_view row : SplitBars(option.words)) {
+    const std::size_t sign = row.find('=');
+    if (Plain(row.substr(0, sign)) == plain) return OptionValue(std::string(row.substr(sign + 1)));
+  }
+  return InvalidInput("{}", UnknownName(option.name, Printable(text), choices));
 }
 
 Result<OptionValue> ParseWholeOption(const Option& option, std::string_view text) {
@@ -188,6 +198,11 @@ std::vector<std::string_view> SplitBars(std::string_view text) {
 }
 
 std::vector<std::string_view> Choices(const Option& option) { return SplitBars(option.choices); }
+
+std::string Meaning(const Option& option) {
+  if (option.words.empty()) return std::string(option.doc);
+  return fmt::format("{} Also written {}.", option.doc, fmt::join(SplitBars(option.words), ", "));
+}
 
 std::string Expected(const Option& option) {
   const auto range = [&](std::string_view what) {

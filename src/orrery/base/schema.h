@@ -43,7 +43,7 @@ struct Option {
   double max = 9e18;
   std::string_view choices = "";  // "a|b|c"
   std::string_view doc = "";
-  std::string_view planned = "";  // choices that are refused as not built yet: "a|b"
+  std::string_view words = "";  // other frameworks' words for choices: "fsdp=zero3|zero_3=zero3"
 };
 
 struct OptionTable {
@@ -68,6 +68,8 @@ const Option* FindOption(std::span<const Option> options, std::string_view name)
 std::vector<std::string_view> OptionNames(std::span<const Option> options);
 std::vector<std::string_view> Choices(const Option& option);
 std::vector<std::string_view> SplitBars(std::string_view text);  // "a|b" → a, b
+// `doc`, and other frameworks' words for the choices.
+std::string Meaning(const Option& option);
 // "a whole number from 1 to 65,536", "a time; a bare number is in us".
 std::string Expected(const Option& option);
 

@@ -12,7 +12,7 @@ constexpr Option kLayers{.name = "layers", .type = OptionType::kIntegers, .choic
 constexpr Option kKind{.name = "fabric",
                        .type = OptionType::kChoice,
                        .choices = "infiniband|roce",
-                       .planned = "token-ring"};
+                       .words = "ib=infiniband|rocev2=roce"};
 
 std::string Error(const Option& option, std::string_view text) {
   return ParseOption(option, text).status().message();
@@ -40,10 +40,15 @@ TEST(Schema, BothSidesOfEveryLimit) {
 TEST(Schema, NamesTheChoices) {
   EXPECT_EQ(Error(kKind, "infinband"),
             "unknown fabric 'infinband'; did you mean 'infiniband'? valid: infiniband, roce");
-  EXPECT_EQ(Error(kKind, "token-ring"),
-            "fabric 'token-ring' is not built yet; valid: infiniband, roce");
   EXPECT_EQ(Error(kLayers, "even"), "'even' is not a list of whole numbers or auto");
   EXPECT_EQ(Expected(kRate), "a bandwidth with its unit (a bare number is in Gb/s)");
+}
+
+TEST(Schema, TakesOtherFrameworksWords) {
+  for (const std::string_view word : {"infiniband", "InfiniBand", "IB"}) {
+    EXPECT_EQ(FormatOption(kKind, *ParseOption(kKind, word)), "infiniband") << word;
+  }
+  EXPECT_EQ(FormatOption(kKind, *ParseOption(kKind, "RoCEv2")), "roce");
 }
 
 }  // namespace

@@ -131,6 +131,13 @@ std::string HumanCount(std::int64_t count) {
   return grouped;
 }
 
+std::string HumanParameters(std::int64_t count) {
+  const auto value = static_cast<double>(count);
+  if (value >= 0.95e9) return fmt::format("{:.1f}B", value / 1e9);
+  if (value >= 0.95e6) return fmt::format("{:.1f}M", value / 1e6);
+  return fmt::format("{:.1f}K", value / 1e3);
+}
+
 std::size_t DisplayWidth(std::string_view text) {
   std::size_t width = 0;
   for (const char c : text) {

@@ -22,10 +22,11 @@ std::string Lower(std::string_view text);  // ASCII letters
 // Without the `blank` characters at both ends.
 std::string_view Trimmed(std::string_view text, std::string_view blank = " \t\r");
 
-std::string HumanTime(SimTime ps);           // "12.34 s", "3.200 ms", "41.0 us"
-std::string HumanSeconds(double seconds);    // the same of seconds
-std::string HumanBytes(std::int64_t bytes);  // "79.1 GiB"
-std::string HumanCount(std::int64_t count);  // "16,384"
+std::string HumanTime(SimTime ps);                // "12.34 s", "3.200 ms", "41.0 us"
+std::string HumanSeconds(double seconds);         // the same of seconds
+std::string HumanBytes(std::int64_t bytes);       // "79.1 GiB"
+std::string HumanCount(std::int64_t count);       // "16,384"
+std::string HumanParameters(std::int64_t count);  // "8.0B", "124.4M", "9.2K"
 
 // Columns that `text` takes in a terminal: code points, not bytes.
 std::size_t DisplayWidth(std::string_view text);

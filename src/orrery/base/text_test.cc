@@ -41,6 +41,9 @@ TEST(Text, NumbersForPeople) {
   EXPECT_EQ(HumanCount(1234567), "1,234,567");
   EXPECT_EQ(HumanCount(-1000), "-1,000");
   EXPECT_EQ(HumanCount(999), "999");
+  EXPECT_EQ(HumanParameters(8'030'261'248), "8.0B");
+  EXPECT_EQ(HumanParameters(986'000'000), "1.0B");
+  EXPECT_EQ(HumanParameters(124'439'808), "124.4M");
 }
 
 }  // namespace

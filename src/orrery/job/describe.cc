@@ -40,9 +40,9 @@ std::string RecomputeText(const workload::Plan& plan) {
 
 std::string DescribeWorkload(const Workload& workload) {
   const workload::Plan& plan = workload.plan;
-  std::string text = fmt::format("{} ({:.1f}B parameters), TP{} PP{} DP{}", workload.model.name,
-                                 static_cast<double>(workload.model.parameters()) * 1e-9,
-                                 plan.parallel.tp, plan.parallel.pp, plan.parallel.dp);
+  std::string text = fmt::format("{} ({} parameters), TP{} PP{} DP{}", workload.model.name,
+                                 HumanParameters(workload.model.parameters()), plan.parallel.tp,
+                                 plan.parallel.pp, plan.parallel.dp);
   if (plan.parallel.cp > 1) text += fmt::format(" CP{}", plan.parallel.cp);
   if (plan.parallel.vpp > 1) text += fmt::format(" VPP{}", plan.parallel.vpp);
   if (plan.parallel.sequence_parallel) text += " SP";

@@ -32,13 +32,14 @@ inline constexpr std::array<Named<workload::CpExchange>, 3> kCpExchanges = {
      {"all-to-all", workload::CpExchange::kAllToAll}}};
 inline constexpr std::array<Named<workload::RankOrder>, 2> kRankOrders = {
     {{"tp-cp-dp-pp", workload::RankOrder::kDpPp}, {"tp-cp-pp-dp", workload::RankOrder::kPpDp}}};
-inline constexpr std::array<Named<workload::Optimizer>, 6> kOptimizers = {
+inline constexpr std::array<Named<workload::Optimizer>, 7> kOptimizers = {
     {{"adam", workload::Optimizer::kAdam},
      {"adamw", workload::Optimizer::kAdam},
      {"adafactor", workload::Optimizer::kAdafactor},
      {"muon", workload::Optimizer::kMuon},
      {"sgd", workload::Optimizer::kSgd},
-     {"lion", workload::Optimizer::kLion}}};
+     {"lion", workload::Optimizer::kLion},
+     {"lamb", workload::Optimizer::kLamb}}};
 inline constexpr std::array<Named<workload::OptimizerStates>, 5> kOptimizerStates = {
     {{"full", workload::OptimizerStates::kFull},
      {"fp32", workload::OptimizerStates::kFp32},

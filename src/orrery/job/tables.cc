@@ -138,8 +138,11 @@ Json Typed(const Option& option) {
       return {{"type", "number"}, {"minimum", option.min}, {"maximum", option.max}};
     case kText:
       return {{"type", "string"}};
-    case kChoice:
-      return {{"enum", Choices(option)}};
+    case kChoice: {
+      const Json choices = {{"enum", Choices(option)}};
+      if (option.words.empty()) return choices;
+      return {{"anyOf", Json::array({choices, {{"type", "string"}}})}};
+    }
     case kIntegers: {
       Json list = {{"type", "array"}, {"minItems", 1}, {"items", {{"type", "integer"}}}};
       if (option.choices.empty()) return list;
@@ -159,7 +162,7 @@ Json Properties(const OptionTable& table) {
   Json properties = Json::object();
   for (const Option& option : table.options) {
     Json one = Typed(option);
-    std::string doc(option.doc);
+    std::string doc = Meaning(option);
     if (!option.unit.empty()) doc += fmt::format(" A bare number is in {}.", option.unit);
     one["description"] = doc;
     if (!option.fallback.empty()) one["default"] = option.fallback;
@@ -270,7 +273,7 @@ std::string KeyList(const OptionTable& table, std::string_view prefix) {
     if (!FullName(table, option.name).starts_with(prefix)) continue;
     text += fmt::format("  {:<36} {}", FullName(table, option.name), Expected(option));
     if (!option.fallback.empty()) text += fmt::format("; default {}", option.fallback);
-    text += fmt::format("\n      {}\n", option.doc);
+    text += fmt::format("\n      {}\n", Meaning(option));
   }
   return text;
 }
@@ -312,7 +315,7 @@ std::string KeyTable() {
     for (const Option& option : table->options) {
       text += fmt::format("| `{}` | {} | {} | {} |\n", option.name, ShortlyExpected(option),
                           option.fallback.empty() ? "" : fmt::format("`{}`", option.fallback),
-                          option.doc);
+                          Meaning(option));
     }
   }
   return text;

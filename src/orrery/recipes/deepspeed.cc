@@ -107,11 +107,13 @@ void ReadDeepSpeedOptimizer(Reading* r) {
       type == "deepspeedcpuadam") {
     draft.Set("training.optimizer", std::string(type == "adamw" ? "adamw" : "adam"));
     if (torch) draft.Set("framework_options.fused_adam", false);
+  } else if (type == "lamb" || type == "fusedlamb") {
+    draft.SetText("training.optimizer", "lamb");
   } else if (type == "muon" || type == "sgd" || type == "adafactor") {
     draft.Set("training.optimizer", type);
   } else {
     r->Refuse("optimizer.type", fmt::format("'{}' is not modelled; modelled: Adam, AdamW, Muon, "
-                                            "SGD, Adafactor",
+                                            "SGD, Adafactor, Lamb",
                                             Printable(type, 40)));
   }
 }

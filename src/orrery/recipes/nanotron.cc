@@ -124,9 +124,7 @@ Result<Imported> ReadNanotron(const std::vector<File>& files, const Options& opt
   Reading reading(tables, options, files.front().path);
   AddLeaves(document, document.root, tables, &reading);
   reading.Translate();
-  reading.draft().SetText("framework", "megatron");
-  reading.draft().Assume(
-      "framework: megatron stands for nanotron, which splits models the same way");
+  reading.draft().SetText("framework", "nanotron");
   ReadNanotronShapes(&reading);
   ReadNanotronTraining(&reading);
   ReadBatch(&reading);

@@ -101,12 +101,13 @@ constexpr Option kTraining[] = {
      .choices = "bf16|fp16|fp32|fp8|mxfp8|nvfp4",
      .doc = "Of parameters and activations; the optimizer keeps fp32. fp8, mxfp8 and nvfp4: the "
             "GEMMs of linear layers, everything else in bf16.",
-     .planned = "int8"},
+     .words = "bfloat16=bf16|float16=fp16|half=fp16|float32=fp32"},
     {.name = "param_dtype",
      .type = kChoice,
      .fallback = "bf16",
      .choices = "bf16|fp16|fp32",
-     .doc = "With fp8, mxfp8 or nvfp4: of parameters, and of all that those leave alone."},
+     .doc = "With fp8, mxfp8 or nvfp4: of parameters, and of all that those leave alone.",
+     .words = "bfloat16=bf16|float16=fp16|float32=fp32"},
     {.name = "bf16_first_layers",
      .type = kInteger,
      .fallback = "0",
@@ -155,7 +156,8 @@ constexpr Option kTraining[] = {
      .type = kChoice,
      .fallback = "alltoall",
      .choices = "allgather|alltoall|deepep|hybridep",
-     .doc = "How tokens come to the ranks of their experts."},
+     .doc = "How tokens come to the ranks of their experts.",
+     .words = "all-to-all=alltoall|all-gather=allgather"},
     {.name = "moe_routing",
      .type = kText,
      .fallback = "balanced",
@@ -213,9 +215,8 @@ constexpr Option kTraining[] = {
     {.name = "optimizer",
      .type = kChoice,
      .fallback = "adam",
-     .choices = "adam|adamw|adafactor|muon|sgd|lion",
-     .doc = "With fp32 main parameters; adamw costs what adam does, sgd has momentum.",
-     .planned = "lamb"},
+     .choices = "adam|adamw|adafactor|muon|sgd|lion|lamb",
+     .doc = "With fp32 main parameters; adamw costs what adam does, sgd has momentum."},
     {.name = "optimizer_states",
      .type = kChoice,
      .fallback = "full",
@@ -230,8 +231,7 @@ constexpr Option kTraining[] = {
      .fallback = "none",
      .choices = "none|optimizer|activations|all|parameters",
      .doc = "Kept in host memory: the optimizer's state, updated by the CPU; what layers keep for "
-            "their backward pass; both; the optimizer's state and ZeRO-3's parameter shards.",
-     .planned = "nvme"},
+            "their backward pass; both; the optimizer's state and ZeRO-3's parameter shards."},
     {.name = "offload_layers",
      .type = kInteger,
      .min = 1,
@@ -307,7 +307,8 @@ constexpr Option kTraining[] = {
      .doc = "Over data-parallel ranks: nothing; the optimizer's state (ZeRO-1); gradients too, "
             "parameters kept from forward to backward (zero2, FSDP's SHARD_GRAD_OP); parameters "
             "gathered for each pass (zero3, FSDP's FULL_SHARD).",
-     .planned = "fsdp"},
+     .words = "fsdp=zero3|full_shard=zero3|optim_grads_params=zero3|3=zero3|shard_grad_op=zero2|"
+              "optim_grads=zero2|2=zero2|optim=zero1|1=zero1|no_shard=none|ddp=none|0=none"},
 };
 
 constexpr OptionTable kParallelTable{

@@ -49,11 +49,14 @@ constexpr Option kFramework[] = {
     {.name = "cp_exchange",
      .type = kChoice,
      .choices = "ring|all-gather|all-to-all",
-     .doc = "How context-parallel ranks see each other's keys and values."},
+     .doc = "How context-parallel ranks see each other's keys and values.",
+     .words =
+         "p2p=ring|allgather=all-gather|a2a=all-to-all|alltoall=all-to-all|ulysses=all-to-all"},
     {.name = "fp8_recipe",
      .type = kChoice,
      .choices = "delayed|current|blockwise",
-     .doc = "How precision fp8 finds its scales."},
+     .doc = "How precision fp8 finds its scales.",
+     .words = "tensorwise=current"},
     {.name = "limit_all_gathers",
      .type = kBool,
      .doc = "zero3 with flat_parameters: the host waits for the GPU before it gathers further than "

@@ -111,7 +111,7 @@ inline constexpr int kReshardAll = 0, kKeepGathered = -1;
 enum class Reducer : std::uint8_t { kBuffer, kDdp, kDeepSpeed };
 // What turns gradients into updates (generators/sharding/optimizer.h). kAdam stands for AdamW too:
 // the decay is in the same kernels.
-enum class Optimizer : std::uint8_t { kAdam, kAdafactor, kMuon, kSgd, kLion };
+enum class Optimizer : std::uint8_t { kAdam, kAdafactor, kMuon, kSgd, kLion, kLamb };
 // In what its moments are kept (generators/sharding/optimizer.h).
 enum class OptimizerStates : std::uint8_t { kFull, kFp32, k8bit, k4bit, kFp8 };
 // What is captured as CUDA graphs: nothing; each layer's forward and backward; the iteration.

@@ -311,7 +311,8 @@ Status CheckAdafactor(const Model& model, const Plan& plan) {
 
 Status CheckOptimizerStates(const Plan& plan) {
   if (plan.optimizer_states == OptimizerStates::kFull) return {};
-  if (plan.optimizer == Optimizer::kAdafactor || plan.optimizer == Optimizer::kMuon) {
+  if (plan.optimizer == Optimizer::kAdafactor || plan.optimizer == Optimizer::kMuon ||
+      plan.optimizer == Optimizer::kLamb) {
     return InvalidInput(
         "training.optimizer_states: 8 and 4 bits are built for adam, lion and sgd; use full, or "
         "optimizer: adamw");
@@ -325,6 +326,16 @@ Status CheckOptimizerStates(const Plan& plan) {
       "training.offload");
 }
 
+Status CheckLamb(const Plan& plan) {
+  if (plan.memory.sharding == Sharding::kNone && !plan.updates_in_place()) return {};
+  return InvalidInput(
+      "training.optimizer: lamb takes the norms of whole tensors, which {}; {}, or optimizer: adam",
+      plan.updates_in_place() ? "an optimizer in the backward pass has not been built for"
+                              : "shards do not have",
+      plan.updates_in_place() ? "leave framework_options.optimizer_in_backward out"
+                              : "set training.sharding: none");
+}
+
 Status CheckOptimizer(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckOptimizerStates(plan));
   if (plan.optimizer == Optimizer::kAdam || plan.optimizer == Optimizer::kSgd ||
@@ -332,6 +343,7 @@ Status CheckOptimizer(const Model& model, const Plan& plan) {
     return {};
   }
   if (plan.optimizer == Optimizer::kAdafactor) return CheckAdafactor(model, plan);
+  if (plan.optimizer == Optimizer::kLamb) return CheckLamb(plan);
   const bool layer_wise = plan.memory.sharding == Sharding::kZero1 && !plan.hybrid();
   if (plan.memory.sharding != Sharding::kNone && !layer_wise) {
     return InvalidInput(

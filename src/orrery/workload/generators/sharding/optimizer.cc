@@ -126,6 +126,14 @@ void Sgd(const Shape& s, std::int64_t n, BlockWriter* w) {
   w->Kernel("update", Flat(MemoryOp::kAdam, n, 2 * b, b));
 }
 
+void Lamb(const Shape& s, std::int64_t n, BlockWriter* w) {
+  const std::int64_t b = s.state_bytes;
+  w->Kernel("parameter.norm", Flat(MemoryOp::kGradNorm, n, b, 0));
+  w->Kernel("direction", Flat(MemoryOp::kAdam, n, 4 * b, 3 * b));
+  w->Kernel("direction.norm", Flat(MemoryOp::kGradNorm, n, b, 0));
+  w->Kernel("update", Flat(MemoryOp::kAdam, n, 2 * b, b));
+}
+
 // Adafactor's update: clipped by its own norm.
 void ClippedUpdate(std::int64_t n, BlockWriter* w) {
   w->Kernel("update", Flat(MemoryOp::kAdam, n, 8, 4));
@@ -295,6 +303,7 @@ std::int64_t OptimizerNumber(const Shape& s, const OptimizerCounts& counts) {
       return counts.outside;
     case Optimizer::kSgd:
     case Optimizer::kLion:
+    case Optimizer::kLamb:
       return 0;
   }
   return 0;
@@ -317,6 +326,7 @@ void WriteOptimizerState(const Shape& s, std::int64_t shard, std::int64_t number
   }
   switch (s.optimizer) {
     case Optimizer::kAdam:
+    case Optimizer::kLamb:
       forever(4, "exp_avg", shard * s.state_bytes);
       return forever(5, "exp_avg_sq", shard * s.state_bytes);
     case Optimizer::kAdafactor:
@@ -358,6 +368,8 @@ void WriteUpdate(const Shape& s, std::int64_t shard, std::int64_t number, BlockW
       return Sgd(s, shard, w);
     case Optimizer::kLion:
       return w->Kernel("lion", Flat(MemoryOp::kAdam, shard, 3 * b, 2 * b));
+    case Optimizer::kLamb:
+      return Lamb(s, shard, w);
   }
 }
 

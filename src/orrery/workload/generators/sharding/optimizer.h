@@ -21,6 +21,9 @@
 //               else four (two) for all (foreach).
 //   lion        Chen et al. 2023: one moment; a kernel that reads parameter, gradient and moment
 //               and writes the first and the last (bitsandbytes).
+//   lamb        You et al. 2020: Adam's direction, scaled for each tensor by the norms of parameter
+//               and direction. Four kernels for all (NVIDIA apex's FusedLAMB): the parameters'
+//               norms, the directions in the gradients' place, their norms, the update.
 //   fp32        Moments in fp32 beside parameters of any type, a kernel a tensor (bitsandbytes).
 //   8bit, 4bit, fp8  Moments of Adam, Lion and SGD by blocks with a scale in fp32 each: a byte and
 //               blocks of 256 (Dettmers et al. 2021, whose blocks were of 2,048 until bitsandbytes

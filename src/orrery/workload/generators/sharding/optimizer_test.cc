@@ -73,6 +73,29 @@ TEST(Optimizers, AdamTensorByTensor) {
   EXPECT_EQ(adam(Make(SmallGpt(2), plan)), std::pair(std::size_t{5}, n));
 }
 
+// Two moments as Adam. Norms of parameters and directions are read (4 + 4); the direction reads
+// parameter, gradient and moments and writes all but the parameter (16 + 12); the update reads
+// parameter and direction and writes the parameter (8 + 4).
+TEST(Optimizers, Lamb) {
+  const graph::Graph g = With(Optimizer::kLamb);
+  EXPECT_EQ(State(g), 12 * kAll);
+  const graph::Block& block = FindBlock(g, "optimizer");
+  std::int64_t read = 0, written = 0;
+  for (const graph::Op& op : block.ops) {
+    if (op.kind != graph::OpKind::kKernel) continue;
+    const std::string_view name = g.name(op.name);
+    if (name != "parameter.norm" && name != "direction" && name != "direction.norm" &&
+        name != "update") {
+      continue;
+    }
+    const auto& k = std::get<graph::MemoryBound>(block.kernels[op.index]);
+    read += k.bytes_read;
+    written += k.bytes_written;
+  }
+  EXPECT_EQ(read, (4 + 16 + 4 + 8) * kAll);
+  EXPECT_EQ(written, (12 + 4) * kAll);
+}
+
 // Moments by blocks: a byte each and 4 bytes per 256; half a byte and 4 per 128. The fp32 parameter
 // stays.
 TEST(Optimizers, StatesByBlocks) {
