@@ -51,6 +51,8 @@ PHASES = (
     Phase("overlap", "overlap", 2.4, ("--ncu",)),
     Phase("steps", "steps", 0.9),
     Phase("copies", "copies", 0.35),
+    Phase("finetune", "finetune", 3.0),
+    Phase("quantized", "quantized", 0.6),
 )
 BY_NAME = {p.name: p for p in PHASES}
 

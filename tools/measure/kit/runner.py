@@ -80,6 +80,7 @@ class Item:
     arguments: Callable[[argparse.ArgumentParser], None] | None = None
     timing: Options = Options()
     start_s: float = 15.0  # start-up: import, context, pools, warm-up
+    libraries: Callable[[], dict[str, str]] | None = None  # versions that the header names besides
 
 
 def parser_of(item: Item) -> argparse.ArgumentParser:
@@ -198,6 +199,8 @@ def _run(item: Item, layers: list[Layer], options: argparse.Namespace) -> int:
     device = open_device(options.device, options.tiny)
     cases = select(item, item.cases(layers, device, options), options)
     header = header_module.describe(device, item.name, getattr(options, "blas", "default"))
+    if item.libraries:
+        header |= item.libraries()
     writers: dict[str, Appender] = {}
     tally = _Tally()
     try:

@@ -10,27 +10,39 @@ import torch
 
 import attention
 import copies
+import finetune
 import gemm
 import launch
 import memory_bound
 import overlap
+import quantized
 import steps
 from kit import runner
 from kit.errors import DeviceLost, Refused
 from kit.runner import Case, Item
 from kit.tables import load
 
-SCRIPTS = {m.__name__: m for m in (gemm, attention, memory_bound, launch, overlap, steps, copies)}
+SCRIPTS = {
+    m.__name__: m
+    for m in (
+        *(gemm, attention, memory_bound, launch, overlap, steps, copies),
+        *(finetune, quantized),
+    )
+}
 # Cases that a CPU refuses, by what torch or the kit says: nothing else may be refused.
 REFUSED = {
     "gemm": ("_scaled_grouped_mm",),
     "attention": ("No viable backend",),
     "memory_bound": ("triton",),
+    "finetune": ("is not installed",),  # transformers, peft, bitsandbytes: as far as they are there
+    "quantized": ("is not installed",),
 }
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_runs_to_the_end_then_has_nothing_left(name, tiny, tmp_path, capfd):
+    if name == "finetune":
+        pytest.importorskip("transformers")
     item = SCRIPTS[name].ITEM
     assert runner.main(item, tiny) == 0
     out, err = capfd.readouterr()

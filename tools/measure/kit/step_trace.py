@@ -1,0 +1,127 @@
+"""What a step's profile and allocator history come to, where whole lists would be too long."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from kit.device import Device
+from kit.tables import Row
+
+MOST_KERNELS = 45  # the rest goes into one row
+MOST_BLOCKS = 40
+
+
+def kernels(step: Callable[[], None], device: Device) -> list[tuple[str, float, float]]:
+    """One step's kernels (on the CPU: operators) as (name, start, duration) in us."""
+    activity = torch.profiler.ProfilerActivity
+    kind = "CUDA" if device.kind == "cuda" else "CPU"
+    with torch.profiler.profile(activities=[getattr(activity, kind)]) as p:
+        step()
+        device.synchronize()
+    results = p.profiler.kineto_results if p.profiler else None
+    wanted = getattr(torch.autograd.DeviceType, kind)
+    events = [
+        e
+        for e in (results.events() if results else [])
+        if e.device_type() == wanted
+        and e.duration_ns() > 0
+        and not e.name().startswith(("Optimizer.", "ProfilerStep"))
+    ]
+    return [(e.name() or "unnamed", e.start_ns() / 1e3, e.duration_ns() / 1e3) for e in events]
+
+
+def busy_us(events: Iterable[tuple[str, float, float]]) -> float:
+    """Time in which at least one kernel ran."""
+    total = end = 0.0
+    for _, start, duration in sorted(events, key=lambda e: e[1]):
+        total += max(0.0, start + duration - max(start, end))
+        end = max(end, start + duration)
+    return total
+
+
+def by_name(events: Iterable[tuple[str, float, float]], label: str) -> list[Row]:
+    """Kernels of one name together, those with most time first."""
+    count: Counter[str] = Counter()
+    time: Counter[str] = Counter()
+    for name, _, duration in events:
+        short = name[:160]
+        count[short] += 1
+        time[short] += duration  # type: ignore[assignment]
+    order = sorted(time, key=lambda n: -time[n])
+    rows = [(f"{i}", n, count[n], float(time[n])) for i, n in enumerate(order[:MOST_KERNELS])]
+    rest = order[MOST_KERNELS:]
+    if rest:
+        rows.append(("rest", "all others", sum(count[n] for n in rest), sum(time[n] for n in rest)))
+    return [
+        {
+            "op": "finetune_kernel",
+            "model": label,
+            "index": i,
+            "name": name,
+            "count": number,
+            "total_us": total,
+        }
+        for i, (_, name, number, total) in enumerate(rows)
+    ]
+
+
+def peak_blocks(step: Callable[[], None], device: Device, label: str) -> list[Row]:
+    """Sizes of the blocks alive at a step's peak that this step made, and bytes from before it."""
+    if device.kind != "cuda":
+        return []
+    before = torch.cuda.memory_allocated()
+    torch.cuda.memory._record_memory_history(enabled="all", context=None, max_entries=400_000)
+    try:
+        step()
+        device.synchronize()
+        traces = torch.cuda.memory._snapshot()["device_traces"]
+    finally:
+        torch.cuda.memory._record_memory_history(enabled=None)
+    return blocks_at_peak(traces[0] if traces else [], before, label)
+
+
+def blocks_at_peak(trace: list[dict[str, Any]], before: int, label: str) -> list[Row]:
+    """Replays a history; blocks freed in it that it did not see made count as from before."""
+    alive: dict[int, int] = {}
+    now = peak = before
+    at_peak: dict[int, int] = {}
+    old = old_at_peak = before
+    grown = False
+    for entry in trace:
+        address, size = int(entry.get("addr", 0)), int(entry.get("size", 0))
+        if entry["action"] == "alloc":
+            alive[address] = size
+            now += size
+            grown = True
+        elif entry["action"] == "free_completed":
+            if grown and now > peak:  # a peak ends where something is freed
+                peak, at_peak, old_at_peak = now, dict(alive), old
+            grown = False
+            if address in alive:
+                now -= alive.pop(address)
+            else:
+                now -= size
+                old -= size
+    if now > peak:
+        at_peak, old_at_peak = dict(alive), old
+    sizes = Counter(at_peak.values())
+    order = sorted(sizes, key=lambda s: -s * sizes[s])
+    listed = [(old_at_peak, 1, "before")]
+    listed += [(s, sizes[s], "made") for s in order[:MOST_BLOCKS]]
+    rest = sum(s * sizes[s] for s in order[MOST_BLOCKS:])
+    listed += [(rest, 1, "rest")] if rest else []
+    return [
+        {
+            "op": "finetune_block",
+            "model": label,
+            "index": i,
+            "what": what,
+            "size_bytes": size,
+            "count": count,
+        }
+        for i, (size, count, what) in enumerate(listed)
+    ]
