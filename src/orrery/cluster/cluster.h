@@ -33,6 +33,7 @@ struct DeviceSpec {
   int sms = 0;
   double fp32_flops = 0, tf32_flops = 0, fp16_flops = 0, fp8_flops = 0;  // fp16: bf16 too
   double fp4_flops = 0;      // 0: twice fp8 on Blackwell, else none
+  double int8_flops = 0;     // 0: as fp8, or as fp16 where there is none
   double exp_per_clock = 0;  // exponentials a clock and SM; 0: 16, as on all but Blackwell Ultra
   std::int64_t memory_bytes = 0;
   std::int64_t memory_bandwidth_Bps = 0;

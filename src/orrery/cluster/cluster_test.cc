@@ -40,11 +40,13 @@ TEST(Presets, AllBuildAndNameTheirSources) {
 
 TEST(Presets, DriversNamesOfDevices) {
   const std::pair<const char*, const char*> names[] = {
-      {"NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"}, {"NVIDIA H100 PCIe", "H100-PCIe-80GB"},
-      {"NVIDIA H100 NVL", "H100-NVL-94GB"},        {"NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"},
-      {"NVIDIA A100 80GB PCIe", "A100-PCIe-80GB"}, {"Tesla V100-SXM2-32GB", "V100-SXM2-32GB"},
-      {"NVIDIA GH200 480GB", "GH200-96GB"},        {"NVIDIA GeForce RTX 4090", "RTX-4090-24GB"},
-      {"NVIDIA H200", "H200-SXM5-141GB"},          {"NVIDIA RTX A6000", "RTX-A6000-48GB"}};
+      {"NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"},  {"NVIDIA H100 PCIe", "H100-PCIe-80GB"},
+      {"NVIDIA H100 NVL", "H100-NVL-94GB"},         {"NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"},
+      {"NVIDIA A100 80GB PCIe", "A100-PCIe-80GB"},  {"Tesla V100-SXM2-32GB", "V100-SXM2-32GB"},
+      {"NVIDIA A100-PCIE-40GB", "A100-PCIe-40GB"},  {"Tesla V100-PCIE-32GB", "V100-PCIe-32GB"},
+      {"NVIDIA A40-PCIE-48GB", "A40-48GB"},         {"NVIDIA GH200 480GB", "GH200-96GB"},
+      {"NVIDIA GeForce RTX 4090", "RTX-4090-24GB"}, {"NVIDIA H200", "H200-SXM5-141GB"},
+      {"NVIDIA RTX A6000", "RTX-A6000-48GB"}};
   for (const auto& [driver, device] : names) {
     const auto found = Catalog::BuiltIn().FindDriverName(driver);
     ASSERT_TRUE(found.has_value()) << driver;

@@ -65,8 +65,8 @@ const DeviceSpec* FindGpu(std::string_view name, std::optional<double> gigabytes
   if (gpu.model.empty()) return nullptr;
   if (!gigabytes) gigabytes = gpu.gigabytes;
   for (const bool whole : {true, false}) {
+    const DeviceSpec* first = nullptr;
     for (const std::string& board : {gpu.board, std::string()}) {
-      const DeviceSpec* first = nullptr;
       for (const DeviceSpec& device : catalog.device_specs()) {
         const GpuName has = ReadGpu(device.name);
         const bool same = whole ? has.model == gpu.model
@@ -75,8 +75,9 @@ const DeviceSpec* FindGpu(std::string_view name, std::optional<double> gigabytes
         if (gigabytes && HasMemory(device, *gigabytes)) return &device;
         if (first == nullptr) first = &device;
       }
-      if (first != nullptr) return first;
+      if (!gigabytes && first != nullptr) break;
     }
+    if (first != nullptr) return first;
   }
   return nullptr;
 }

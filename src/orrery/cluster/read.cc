@@ -107,6 +107,7 @@ void ApplyDevice(const Section& section, DeviceSpec* device) {
   if (section.Has("fp16")) device->fp16_flops = section.Real("fp16");
   if (section.Has("fp8")) device->fp8_flops = section.Real("fp8");
   if (section.Has("fp4")) device->fp4_flops = section.Real("fp4");
+  if (section.Has("int8")) device->int8_flops = section.Real("int8");
   if (section.Has("memory")) device->memory_bytes = section.Integer("memory");
   if (section.Has("memory_bandwidth")) {
     device->memory_bandwidth_Bps = section.Integer("memory_bandwidth");

@@ -65,8 +65,9 @@ Result<DeviceRates> DeviceRates::Make(const cluster::DeviceSpec& device) {
   const double fp8 = device.fp8_flops > 0 ? device.fp8_flops : device.fp16_flops;
   const bool has_fp4 = device.arch == cluster::Arch::kBlackwell && device.fp8_flops > 0;
   const double fp4 = !has_fp4 ? fp8 : device.fp4_flops > 0 ? device.fp4_flops : kFp4PerFp8 * fp8;
-  r.peak_flops = {device.fp32_flops, tf32, device.fp16_flops, device.fp16_flops, fp8, fp4,
-                  device.fp32_flops, fp8};
+  r.peak_flops = {device.fp32_flops, tf32, device.fp16_flops,
+                  device.fp16_flops, fp8,  fp4,
+                  device.fp32_flops, fp8,  device.int8_flops > 0 ? device.int8_flops : fp8};
   const bool blackwell = device.arch == cluster::Arch::kBlackwell;
   const double rate16 = AtItsPower(device, device.arch == cluster::Arch::kVolta ? kGemmRate16Volta
                                            : device.arch == cluster::Arch::kAmpere
@@ -85,7 +86,8 @@ Result<DeviceRates> DeviceRates::Make(const cluster::DeviceSpec& device) {
   const double rate4 = has_fp4 ? AtItsPower(device, known[constants::kGemmRate4Blackwell]) : rate8;
   const double rate_tf32 = device.tf32_flops > 0 ? rate16 : kGemmRateFp32;
   const std::array<double, kDTypes> rates = {
-      kGemmRateFp32, rate_tf32, rate16, rate_fp16, rate8, rate4, kGemmRateFp32, rate8 * kMxfp8Rate};
+      kGemmRateFp32, rate_tf32,          rate16, rate_fp16, rate8, rate4,
+      kGemmRateFp32, rate8 * kMxfp8Rate, rate8};
   for (std::size_t i = 0; i < kDTypes; ++i) {
     r.gemm_flops[i] = rates[i] * r.peak_flops[i];
     r.macs_per_clock[i] = kMacsPerClock[arch] * r.peak_flops[i] / device.fp16_flops;

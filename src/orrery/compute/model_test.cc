@@ -1,11 +1,13 @@
 // Are the kernel models right? Expected numbers are derived by hand in the comments from a device
 // with round numbers: 100 SMs at 1 GHz.
 #include "orrery/compute/model.h"
+#include "orrery/cluster/catalog.h"
 
 #include <gtest/gtest.h>
 
 #include <tuple>
 
+#include "orrery/cluster/catalog.h"
 #include "orrery/compute/attention_model.h"
 #include "orrery/compute/constants.h"
 #include "orrery/compute/gemm_model.h"
@@ -81,6 +83,20 @@ TEST(DeviceRates, PowerNotThePrintedClockSetsWhatTensorCoresSustain) {
 }
 
 // Scales by blocks cost 5 % of fp8's rate (B300: 7.16 ms for 6.81), not of the wider types'.
+// Ampere multiplies in int8 at twice its rate in 16 bits and has no fp8 (A100: 624 TOP/s); from
+// Hopper on both are alike, but for Blackwell Ultra, which has little int8.
+TEST(DeviceRates, Int8) {
+  const auto int8 = [](const char* name) {
+    const DeviceRates r = Rates(*cluster::Catalog::BuiltIn().FindDevice(name));
+    const auto rate = [&](graph::DType type) { return r.gemm_flops[static_cast<int>(type)]; };
+    return std::pair(rate(graph::DType::kInt8) / rate(graph::DType::kFp8),
+                     r.peak_flops[static_cast<int>(graph::DType::kInt8)]);
+  };
+  EXPECT_EQ(int8("A100-SXM4-80GB"), std::pair(2.0, 624e12));
+  EXPECT_EQ(int8("H100-SXM5-80GB"), std::pair(1.0, 1978.9e12));
+  EXPECT_EQ(int8("B300-SXM-270GB").second, 150e12);
+}
+
 TEST(DeviceRates, Mxfp8IsSlowerThanOneScaleATensor) {
   const DeviceRates b200 = Rates(TestB200());
   const auto rate = [&](graph::DType type) {

@@ -24,6 +24,8 @@ std::string_view Name(DType type) {
       return "fp4";
     case DType::kInt64:
       return "int64";
+    case DType::kInt8:
+      return "int8";
   }
   return "?";
 }

@@ -11,8 +11,8 @@
 namespace orrery::graph {
 
 // kMxfp8: fp8 whose elements share a scale by blocks (OCP MX), beside kFp8's one scale a tensor.
-enum class DType : std::uint8_t { kFp32, kTf32, kBf16, kFp16, kFp8, kFp4, kInt64, kMxfp8 };
-inline constexpr DType kLastDType = DType::kMxfp8;
+enum class DType : std::uint8_t { kFp32, kTf32, kBf16, kFp16, kFp8, kFp4, kInt64, kMxfp8, kInt8 };
+inline constexpr DType kLastDType = DType::kInt8;
 // The last two: a backward pass whose gradients of inputs and of weights are computed apart (zero
 // bubble).
 enum class Pass : std::uint8_t { kForward, kBackward, kOptimizer, kBackwardInput, kBackwardWeight };
@@ -32,6 +32,7 @@ constexpr std::int64_t SizeOf(DType type) {
     case DType::kFp8:
     case DType::kMxfp8:
     case DType::kFp4:
+    case DType::kInt8:
       return 1;  // fp4 is packed in pairs: kernels count half
     case DType::kInt64:
       return 8;

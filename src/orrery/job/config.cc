@@ -79,6 +79,7 @@ Json DeviceJson(const cluster::DeviceSpec& d) {
   json["fp16"] = Flops(d.fp16_flops);
   json["fp8"] = Flops(d.fp8_flops);
   if (d.fp4_flops > 0) json["fp4"] = Flops(d.fp4_flops);
+  if (d.int8_flops > 0) json["int8"] = Flops(d.int8_flops);
   json["memory"] = Bytes(d.memory_bytes);
   json["memory_bandwidth"] = Bandwidth(d.memory_bandwidth_Bps);
   json["l2"] = Bytes(d.l2_bytes);

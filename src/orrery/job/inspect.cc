@@ -24,7 +24,8 @@ namespace {
 void AddModel(const workload::Model& m, Facts* facts) {
   facts->emplace_back("model", m.name);
   facts->emplace_back("parameters",
-                      fmt::format("{:.2f}B", static_cast<double>(m.parameters()) * 1e-9));
+                      fmt::format("{:.2f}B ({})", static_cast<double>(m.parameters()) * 1e-9,
+                                  HumanCount(m.parameters())));
   facts->emplace_back("shape",
                       fmt::format("{} layers, hidden {}, {} heads ({} key-value) of {}, "
                                   "feed-forward {}, vocabulary {}",

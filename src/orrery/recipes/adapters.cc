@@ -7,60 +7,61 @@
 #include <array>
 #include <cctype>
 #include <set>
+#include <utility>
 
+#include "orrery/base/check.h"
 #include "orrery/base/text.h"
+#include "orrery/recipes/csv.h"
 #include "orrery/workload/plan.h"
 
 namespace orrery::recipes {
 namespace {
 
-// A module by its names in Hugging Face's models, and the product that it is a part of.
+// A module by its name in Hugging Face's models, and the product that it is a part of
+// (data/recipes/linear_modules.csv).
 struct LinearModule {
-  std::string_view name;
-  workload::LoraTarget target;
-  std::uint8_t parts;  // bits, all of which make the product
+  std::string name;
+  std::uint8_t target = 0;  // one of workload::LoraTarget
+  std::uint8_t parts = 0;   // bits, all of which make the product
 };
-using enum workload::LoraTarget;
-constexpr std::array<LinearModule, 36> kLinearModules = {{
-    {"q_proj", kLoraQkv, 1},
-    {"k_proj", kLoraQkv, 2},
-    {"v_proj", kLoraQkv, 4},
-    {"qkv_proj", kLoraQkv, 7},
-    {"c_attn", kLoraQkv, 7},
-    {"query_key_value", kLoraQkv, 7},
-    {"Wqkv", kLoraQkv, 7},
-    {"W_pack", kLoraQkv, 7},
-    {"wqkv", kLoraQkv, 7},
-    {"q", kLoraQkv, 1},
-    {"k", kLoraQkv, 2},
-    {"v", kLoraQkv, 4},
-    {"q_a_proj", kLoraQkv, 1},
-    {"q_b_proj", kLoraQkv, 1},
-    {"kv_a_proj_with_mqa", kLoraQkv, 2},
-    {"kv_b_proj", kLoraQkv, 4},
-    {"in_proj", kLoraQkv, 7},
-    {"o_proj", kLoraProjection, 1},
-    {"out_proj", kLoraProjection, 1},
-    {"dense", kLoraProjection, 1},
-    {"c_proj", kLoraProjection, 1},
-    {"wo", kLoraProjection, 1},
-    {"o", kLoraProjection, 1},
-    {"gate_proj", kLoraFc1, 1},
-    {"up_proj", kLoraFc1, 2},
-    {"gate_up_proj", kLoraFc1, 3},
-    {"fc1", kLoraFc1, 3},
-    {"c_fc", kLoraFc1, 3},
-    {"dense_h_to_4h", kLoraFc1, 3},
-    {"w1", kLoraFc1, 1},
-    {"w3", kLoraFc1, 2},
-    {"down_proj", kLoraFc2, 1},
-    {"fc2", kLoraFc2, 1},
-    {"dense_4h_to_h", kLoraFc2, 1},
-    {"w2", kLoraFc2, 1},
-    {"output_proj", kLoraProjection, 1},
-}};
+
+const std::vector<LinearModule>& LinearModules() {
+  static constexpr std::string_view kLines[] = {
+#include "orrery_data_recipes_linear_modules.inc"
+  };
+  static const std::vector<LinearModule> modules = [] {
+    constexpr std::array<std::pair<std::string_view, workload::LoraTarget>, 4> kProducts = {
+        {{"qkv", workload::kLoraQkv},
+         {"projection", workload::kLoraProjection},
+         {"fc1", workload::kLoraFc1},
+         {"fc2", workload::kLoraFc2}}};
+    constexpr std::array<std::pair<std::string_view, std::uint8_t>, 8> kParts = {{{"q", 1},
+                                                                                  {"k", 2},
+                                                                                  {"v", 4},
+                                                                                  {"q+k+v", 7},
+                                                                                  {"gate", 1},
+                                                                                  {"up", 2},
+                                                                                  {"gate+up", 3},
+                                                                                  {"all", 1}}};
+    std::vector<LinearModule> read;
+    for (const std::vector<std::string>& cell : DataRows(kLines, 4)) {
+      LinearModule module{.name = cell[0]};
+      for (const auto& [name, product] : kProducts) {
+        if (name == cell[1]) module.target = product;
+      }
+      for (const auto& [name, bits] : kParts) {
+        if (name == cell[2]) module.parts = bits;
+      }
+      ORRERY_CHECK(module.target != 0 && module.parts != 0, "a module is a part of a product");
+      read.push_back(std::move(module));
+    }
+    return read;
+  }();
+  return modules;
+}
+
 const LinearModule* FindModule(std::string_view name) {
-  for (const LinearModule& one : kLinearModules) {
+  for (const LinearModule& one : LinearModules()) {
     if (one.name == name) return &one;
   }
   return nullptr;

@@ -17,13 +17,14 @@ namespace {
 
 struct KnownModel {
   std::string preset;  // empty: the keys say all
+  std::string beside;  // what stands beside the text model and is not counted
   std::vector<std::pair<std::string, std::string>> keys;
 };
 
 std::string HubName(std::string_view name) {
   std::string plain = Lower(name.substr(name.rfind('/') + 1));
-  constexpr std::array<std::string_view, 7> kSuffixes = {"-instruct", "-chat", "-hf",      "-base",
-                                                         "-it",       "-bf16", "-thinking"};
+  constexpr std::array<std::string_view, 10> kSuffixes = {
+      "-instruct", "-chat", "-hf", "-base", "-it", "-bf16", "-thinking", "-sft", "-dpo", "-pt"};
   for (bool again = true; again;) {
     again = false;
     for (const std::string_view suffix : kSuffixes) {
@@ -46,6 +47,8 @@ KnownModel ParseKeys(std::string_view text) {
     const std::string_view key = part.substr(0, equals), value = part.substr(equals + 1);
     if (key == "preset") {
       model.preset = value;
+    } else if (key == "beside") {
+      model.beside = value;
     } else {
       model.keys.emplace_back(key, value);
     }
@@ -117,6 +120,10 @@ bool SetKnownModel(std::string_view framework, std::string_view name, Draft* dra
   if (!found->second.preset.empty()) draft->SetText("model", found->second.preset);
   for (const auto& [key, value] : found->second.keys) draft->Set("model." + key, value);
   if (found->second.preset.empty()) draft->SetText("model.name", plain);
+  if (!found->second.beside.empty()) {
+    draft->Assume(fmt::format("{}: its text model; {} beside it is not counted",
+                              Printable(name, 80), found->second.beside));
+  }
   return true;
 }
 

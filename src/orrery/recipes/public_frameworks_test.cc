@@ -154,6 +154,34 @@ TEST(Axolotl, AdaptersAndWhatIsRefused) {
   EXPECT_THAT(error, HasSubstr("did you mean 'sequence_len'"));
 }
 
+// Names of the hub say the model; what stands beside its text model is named.
+TEST(Axolotl, NamesOfTheHub) {
+  const auto import = [](const std::string& name) {
+    return ImportText("hub.yaml",
+                      "base_model: " + name +
+                          "\nsequence_len: 2048\nmicro_batch_size: 1\n"
+                          "gradient_accumulation_steps: 1\nbf16: true\nfsdp_config:\n"
+                          "  fsdp_version: 2\n",
+                      {.gpus = 64});
+  };
+  const std::pair<const char*, double> published[] = {{"Qwen/Qwen2.5-VL-7B-Instruct", 7.616e9},
+                                                      {"allenai/Llama-3.1-Tulu-3-8B-SFT", 8.030e9},
+                                                      {"google/gemma-3-27b-it", 27.009e9},
+                                                      {"Qwen/Qwen3.5-35B-A3B", 34.661e9},
+                                                      {"mistralai/Magistral-Small-2506", 23.572e9},
+                                                      {"MiniMaxAI/MiniMax-M2", 228.690e9},
+                                                      {"stepfun-ai/step3", 316.3e9},
+                                                      {"bigcode/starcoder2-15b", 15.958e9}};
+  for (const auto& [name, parameters] : published) {
+    const Result<Imported> imported = import(name);
+    ASSERT_TRUE(imported.ok()) << name << ": " << imported.status().message();
+    const auto count = static_cast<double>(imported->job.workloads.front().model.parameters());
+    EXPECT_NEAR(count / parameters, 1, 1e-3) << name;
+  }
+  EXPECT_THAT(import("Qwen/Qwen2.5-VL-7B-Instruct")->job_text,
+              HasSubstr("an encoder of images beside it is not counted"));
+}
+
 // axolotl quantises scales, too, unless told.
 TEST(Axolotl, QuantisedBase) {
   const std::string qlora = std::string(kAxolotl) +

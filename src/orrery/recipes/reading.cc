@@ -484,6 +484,14 @@ Result<Imported> Reading::Finish(const std::string& dialect) {
     draft_.Drop("parallel.dp");
     draft_.Set("nodes", nodes_);
   }
+  // No rank to reduce with: Accelerate, Composer, nanoGPT and others leave the model as it is.
+  if (draft_.Text("framework") == "ddp" && draft_.Whole("parallel.dp", 0) == 1 &&
+      !draft_.Has("framework_options.bucket_views")) {
+    draft_.Set("framework_options.bucket_views", true);
+    draft_.Assume(
+        "one GPU: the model is not wrapped in DistributedDataParallel, whose buckets would be as "
+        "large as the gradients");
+  }
   for (const std::string& set : options_.read.set) {
     const std::size_t equals = set.find('=');
     if (equals != std::string::npos) draft_.Set(set.substr(0, equals), set.substr(equals + 1));

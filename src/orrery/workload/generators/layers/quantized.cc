@@ -128,7 +128,7 @@ void Int8Product(const Shape& s, BlockWriter* w, std::string_view name, const Ge
   const Buffer sums = w->Temporary("output.int32", 4 * out);
   w->Alloc(sums);
   Gemm product = gemm;
-  product.dtype = DType::kFp8;       // tensor cores' rate for int8
+  product.dtype = DType::kInt8;
   product.out_dtype = DType::kFp32;  // 32 bits
   w->Kernel(name, product);
   run("output.dequantize", MemoryOp::kCast, out, 4, 2);

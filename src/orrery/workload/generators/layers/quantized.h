@@ -17,9 +17,8 @@
 // byte, kept with bf16 per 16,384; without torch.compile it unpacks by PyTorch's operators, through
 // 64-bit indices: 33 bytes an element in place of 2.5.
 // int8 forward (MatMul8bitLt): inputs in fp16 are searched for outliers, which the host reads
-// twice, and quantised by rows; a product in int8 into 32 bits, priced as one in fp8 (16 bits where
-// the GPU has none: Ampere's int8 is twice as fast as that); those scaled to the model's type. The
-// few columns of outliers, multiplied apart, are left out. Backward: the weight is cast and
+// twice, and quantised by rows; a product in int8 into 32 bits; those scaled to the model's type.
+// The few columns of outliers, multiplied apart, are left out. Backward: the weight is cast and
 // scaled, two kernels, then multiplied as with 4 bits.
 //
 // Memory: codes and scales for ever, one dequantised weight at a time. Where units are gathered

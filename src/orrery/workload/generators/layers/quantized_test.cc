@@ -104,7 +104,7 @@ TEST(Quantized, Int8) {
   int products = 0;
   for (const graph::Kernel& k : block.kernels) {
     const auto* gemm = std::get_if<graph::Gemm>(&k);
-    products += gemm != nullptr && gemm->dtype == graph::DType::kFp8 ? 1 : 0;
+    products += gemm != nullptr && gemm->dtype == graph::DType::kInt8 ? 1 : 0;
   }
   EXPECT_EQ(products, 4);
   const std::string backward = Operations(g, FindBlock(g, "layer.backward"));
