@@ -307,6 +307,9 @@ Json TrainingJson(const Workload& w) {
   if (plan.lora.rank > 0) {
     json["lora_rank"] = plan.lora.rank;
     json["lora_targets"] = workload::LoraTargetsText(plan.lora.targets);
+    if (plan.lora.experts != workload::ExpertAdapterKind::kNone) {
+      json["lora_experts"] = NameOf(kExpertAdapterKinds, plan.lora.experts);
+    }
   }
   if (plan.lora.base != workload::BaseWeights::kModelType) {
     json["base_quantization"] = NameOf(kBaseWeights, plan.lora.base);

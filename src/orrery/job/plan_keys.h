@@ -51,6 +51,12 @@ inline constexpr std::array<Named<workload::BaseWeights>, 4> kBaseWeights = {
      {"nf4", workload::BaseWeights::kNf4},
      {"fp4", workload::BaseWeights::kFp4},
      {"int8", workload::BaseWeights::kInt8}}};
+inline constexpr std::array<Named<workload::ExpertAdapterKind>, 5> kExpertAdapterKinds = {
+    {{"none", workload::ExpertAdapterKind::kNone},
+     {"parameters", workload::ExpertAdapterKind::kParameters},
+     {"modules", workload::ExpertAdapterKind::kModules},
+     {"grouped", workload::ExpertAdapterKind::kGrouped},
+     {"shared", workload::ExpertAdapterKind::kShared}}};
 inline constexpr std::array<Named<workload::CudaGraphs>, 3> kCudaGraphs = {
     {{"none", workload::CudaGraphs::kNone},
      {"layers", workload::CudaGraphs::kLayers},

@@ -144,6 +144,7 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
   Result<std::uint8_t> targets = workload::ParseLoraTargets(training.Text("lora_targets"));
   if (!targets.ok()) return std::move(targets).TakeStatus().In(training.Where("lora_targets"));
   plan->lora.targets = *targets;
+  plan->lora.experts = Choose(kExpertAdapterKinds, training.Text("lora_experts"));
   plan->lora.base = Choose(kBaseWeights, training.Text("base_quantization"));
   plan->lora.double_quantization = training.Bool("double_quantization");
   if (training.Has("packed_len")) plan->batch.packed_len = training.Integer("packed_len");
@@ -523,6 +524,8 @@ constexpr Dependent kDependents[] = {
     {&Sections::training, "offload_modules", "training.offload: activations",
      [](const Plan& p) { return p.memory.offload_activations; }},
     {&Sections::training, "lora_targets", "training.lora_rank",
+     [](const Plan& p) { return p.lora.rank > 0; }},
+    {&Sections::training, "lora_experts", "training.lora_rank",
      [](const Plan& p) { return p.lora.rank > 0; }},
     {&Sections::training, "momentum", "training.optimizer: sgd",
      [](const Plan& p) { return p.optimizer == workload::Optimizer::kSgd; }},

@@ -113,13 +113,14 @@ std::vector<std::string> ModulesOf(const std::string& text) {
 }  // namespace
 
 void SetLoraTargets(const std::vector<std::string>& modules, std::string_view argument,
-                    Reading* reading) {
+                    Reading* reading, std::string_view experts) {
   std::uint8_t targets = 0;
   std::array<std::uint8_t, 4> parts = {};
   std::set<std::string> unknown;
   reading->draft().Set("framework_options.separate_adapters", true);
   for (const std::string& text : modules) {
     if (text == "all" || text == "all-linear") {
+      if (!experts.empty()) reading->draft().SetText("training.lora_experts", experts);
       return reading->draft().SetText("training.lora_targets", "all");
     }
     for (const std::string& name : ModulesOf(text)) {
@@ -141,6 +142,9 @@ void SetLoraTargets(const std::vector<std::string>& modules, std::string_view ar
   }
   Draft& draft = reading->draft();
   draft.SetText("training.lora_targets", workload::LoraTargetsText(targets));
+  if (!experts.empty() && (targets & (workload::kLoraFc1 | workload::kLoraFc2)) != 0) {
+    draft.SetText("training.lora_experts", experts);
+  }
   if ((parts[0] != 0 && parts[0] != 7) || (parts[2] != 0 && parts[2] != 3)) {
     draft.Assume(fmt::format("{}: all of q, k and v have adapters where one has, and gate and up",
                              argument));
@@ -148,6 +152,26 @@ void SetLoraTargets(const std::vector<std::string>& modules, std::string_view ar
   if (!unknown.empty()) {
     draft.Assume(fmt::format("{}: no adapters beside {}", argument, fmt::join(unknown, ", ")));
   }
+}
+
+void SetLoraParameters(const std::vector<std::string>& parameters,
+                       const std::vector<std::string>& modules, std::string_view argument,
+                       Reading* reading) {
+  const auto named = [&](std::string_view tensor) {
+    return std::ranges::any_of(parameters,
+                               [&](const std::string& one) { return one.ends_with(tensor); });
+  };
+  if (parameters.size() != 2 || !named("experts.gate_up_proj") || !named("experts.down_proj")) {
+    return reading->Refuse(argument,
+                           "adapters of experts are modelled beside both of their tensors, "
+                           "experts.gate_up_proj and experts.down_proj");
+  }
+  if (modules.empty()) {
+    reading->draft().SetText("training.lora_targets", "none");
+  } else {
+    SetLoraTargets(modules, argument, reading);
+  }
+  reading->draft().SetText("training.lora_experts", "parameters");
 }
 
 }  // namespace orrery::recipes

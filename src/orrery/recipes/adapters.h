@@ -13,7 +13,15 @@ namespace orrery::recipes {
 // (up|down|gate|q|k|v|o)_proj"), "all" or "all-linear"; refuses `argument` where none of them is of
 // a linear layer. A part of what lies in one product here (q and v, gate) is priced as all of it,
 // which the draft says.
+// `experts`: what training.lora_experts says where feed-forwards are named, in models that have
+// experts; empty: it is left as it is.
 void SetLoraTargets(const std::vector<std::string>& modules, std::string_view argument,
-                    Reading* reading);
+                    Reading* reading, std::string_view experts = "");
+
+// PEFT's target_parameters, names of experts' tensors beside `modules`: both of each expert's, or
+// refused.
+void SetLoraParameters(const std::vector<std::string>& parameters,
+                       const std::vector<std::string>& modules, std::string_view argument,
+                       Reading* reading);
 
 }  // namespace orrery::recipes

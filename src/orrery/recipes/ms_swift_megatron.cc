@@ -50,6 +50,7 @@ void After(Reading* r) {
   }
   r->draft().Set("training.lora_rank", rank.value_or(8));
   r->draft().SetText("training.lora_targets", "all");
+  r->draft().SetText("training.lora_experts", "grouped");
 }
 
 }  // namespace

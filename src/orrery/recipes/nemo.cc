@@ -140,7 +140,7 @@ void ReadAdapters(Reading* r) {
   }
   if (names.empty()) modules = {old ? "qkv_proj" : "all-linear"};
   r->draft().Set("training.lora_rank", rank.value_or(32));
-  SetLoraTargets(modules, said, r);
+  SetLoraTargets(modules, said, r, "shared");
 }
 
 }  // namespace

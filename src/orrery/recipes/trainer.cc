@@ -233,7 +233,11 @@ void ReadAdapters(const Sources& sources, Reading* r) {
   if (targets.empty() && sources.llama_factory) {
     targets = {"all"};
   }
-  SetLoraTargets(targets, argument, r);
+  const std::vector<std::string> parameters = r->Texts("--lora_target_parameters");
+  if (!parameters.empty()) {
+    return SetLoraParameters(parameters, targets, "--lora_target_parameters", r);
+  }
+  SetLoraTargets(targets, argument, r, "modules");
 }
 
 void ReadTrainerOptimizer(const Sources& sources, Reading* r) {

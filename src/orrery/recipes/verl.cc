@@ -113,7 +113,7 @@ void ReadVerlFsdp(bool tuning, Reading* r) {
     std::vector<std::string> modules = r->Texts(where);
     if (modules.empty()) modules = {"all-linear"};
     draft.Set("training.lora_rank", *size);
-    SetLoraTargets(modules, where, r);
+    SetLoraTargets(modules, where, r, "modules");
   }
 }
 

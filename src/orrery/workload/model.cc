@@ -38,6 +38,13 @@ std::int64_t MlpBiases(const Model& m, std::int64_t width) {
   return width * (m.activation == Activation::kSwiglu ? 2 : 1) + m.hidden;
 }
 
+// The indexer of blocks in front of attention: queries and one key, and their norms.
+std::int64_t BlockIndexWeights(const Model& m, Kind kind) {
+  const BlockIndex& b = m.block_index;
+  if (b.heads == 0 || (kind & kExpertLayer) == 0) return 0;
+  return m.hidden * (b.heads + 1) * b.dim + 2 * b.dim;
+}
+
 // What a layer has besides matrices.
 std::int64_t AttentionVectors(const Model& m) {
   std::int64_t n = 0;
@@ -97,13 +104,17 @@ std::int64_t LayerCount(const Model& model, Kind kind, std::int64_t experts) {
   if ((kind & kNoMixer) == 0) {
     const bool mamba = (kind & kMambaLayer) != 0;
     n += norms + (mamba || m.mamba_beside ? MambaMatrices(m) + MambaVectors(m) : 0) +
-         (mamba ? 0 : AttentionMatrices(m) + AttentionVectors(m));
+         (mamba ? 0 : AttentionMatrices(m) + AttentionVectors(m) + BlockIndexWeights(m, kind));
   }
   if ((kind & kNoFeedForward) == 0) {
     n += (m.shared_norm ? 0 : norms) +
          ((kind & kExpertLayer) != 0 ? ExpertMlp(m, experts)
                                      : MlpMatrices(m, m.ffn_hidden) + MlpBiases(m, m.ffn_hidden));
     if (m.layer_embedding > 0) n += 2 * m.layer_embedding * m.hidden + norm;
+    if (m.laurel_rank > 0) n += 2 * m.laurel_rank * m.hidden + norm;
+    if (const std::int64_t a = m.altup_streams; a > 0) {
+      n += a * m.hidden + a * a + a * a * a + m.hidden + norm;  // router, coefficients, scale
+    }
   }
   return n;
 }
@@ -136,6 +147,7 @@ std::int64_t Count(const Model& m, std::int64_t experts) {
   if (m.layer_embedding > 0) {
     total += m.layers * m.layer_embedding * (m.vocab + m.hidden) + m.layer_embedding;
   }
+  if (m.altup_streams > 0) total += 2 * (m.altup_streams - 1) * m.hidden * m.hidden;
   if (m.frame_values > 0) total += 3 * (m.frame_values + m.hidden) * m.hidden + 2 * m.hidden;
   if (m.embedding_norm || m.encoder) total += m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
   // BERT: two token types; before the logits a linear layer, whose norm is counted, and a bias.
@@ -300,11 +312,17 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
                           : encoder || bidirectional  ? s
                           : narrow                    ? seen
                                                       : s / 2;
-      const auto top = static_cast<double>(latent.index_topk);
-      const double chosen = latent.sparse() && top < s ? top - top * top / (2 * s) : keys;
+      const bool blocks = block_index.heads > 0 && (kind & kExpertLayer) != 0;
+      const auto top = static_cast<double>(blocks ? block_index.tokens() : latent.index_topk);
+      const double chosen =
+          (blocks || latent.sparse()) && top < s ? top - top * top / (2 * s) : keys;
       products += static_cast<double>(AttentionMatrices(m)) +
                   chosen * static_cast<double>(m.heads * widths) +
                   keys * static_cast<double>(latent.index_heads * latent.index_dim);
+      if (blocks) {
+        products += static_cast<double>(BlockIndexWeights(m, kind)) +
+                    keys * static_cast<double>(block_index.heads * block_index.dim);
+      }
     }
     if ((kind & kCrossLayer) != 0) {  // keys and values of the encoder's tokens
       const std::int64_t asks = 2 * m.heads * m.head_dim * hidden;
@@ -317,6 +335,9 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
         static_cast<double>((kind & kExpertLayer) != 0 ? routed : MlpMatrices(m, m.ffn_hidden));
     // Its part is projected from the words' embedding, and the layer's output to it and back.
     products += static_cast<double>(3 * layer_embedding * hidden);
+    // A product from all streams to all, beside the coefficients'.
+    products += static_cast<double>(2 * laurel_rank * hidden +
+                                    altup_streams * (altup_streams + 2) * hidden);
     return products;
   };
   double products = static_cast<double>(vocab * hidden);
@@ -326,6 +347,9 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
       products += static_cast<double>(2 * hidden * hidden);  // its keys and values
   }
   if (encoder) products += static_cast<double>(hidden * hidden);
+  if (altup_streams > 0) {
+    products += static_cast<double>(2 * (altup_streams - 1) * hidden * hidden);
+  }
   if (frame_values > 0) {  // two frames a token
     products += around / s * static_cast<double>(3 * (2 * frame_values + hidden) * hidden);
   }

@@ -55,6 +55,15 @@ struct Latent {
   friend bool operator==(const Latent&, const Latent&) = default;
 };
 
+// Blocks of keys that a query of ordinary attention sees, chosen by a small indexer in layers with
+// experts (MiniMax-M3): the `topk` best of blocks of `size` keys, by its largest score over their
+// tokens, one choice a head of it. heads 0: there is none.
+struct BlockIndex {
+  std::int64_t heads = 0, dim = 0, size = 0, topk = 0;
+  std::int64_t tokens() const { return size * topk; }  // that a query sees
+  friend bool operator==(const BlockIndex&, const BlockIndex&) = default;
+};
+
 // What mixes tokens with a state a head in place of attention. Mamba-2 (Dao and Gu 2024,
 // "Transformers are SSMs"); the gated delta net (Yang et al. 2025, Qwen3-Next); lightning attention
 // (Qin et al. 2024, MiniMax-01); Kimi delta attention (Kimi Linear, arXiv 2510.26692), a delta net
@@ -182,6 +191,7 @@ struct Model {
   bool attention_pool = false;
   Experts experts;
   Latent latent;
+  BlockIndex block_index;
   Mamba mamba;
   // Modules that predict one further token each (DeepSeek-V3, 2024, section 2.2): embedding, a
   // projection from twice the width, a layer, the output layer and its loss. Repeats: all of them
@@ -201,6 +211,12 @@ struct Model {
   // Width of an embedding of its own that every layer adds behind its feed-forward (Gemma 4 E2B and
   // E4B); 0: there are none.
   std::int64_t layer_embedding = 0;
+  // Streams of residuals: a layer predicts all from all, works on the first and corrects all by its
+  // output (AltUp, Gemma 3n). 0: one.
+  std::int64_t altup_streams = 0;
+  // Rank of a product of a layer's normalised input that is added beside attention (LAuReL, Gemma
+  // 3n); 0: there is none.
+  std::int64_t laurel_rank = 0;
   // Of the layers so many at the front are an encoder's, to whose output each of the others
   // attends besides (T5, Whisper). 0: all are one stack.
   std::int64_t encoder_layers = 0;

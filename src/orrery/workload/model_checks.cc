@@ -220,9 +220,42 @@ Status CheckEncoderDecoder(const Model& m) {
       "not for experts, windows, latent attention, Mamba, norms of queries or parallel blocks");
 }
 
+Status CheckBlockIndex(const Model& m) {
+  const BlockIndex& b = m.block_index;
+  if (b.heads + b.dim + b.size + b.topk == 0) return {};
+  if (b.heads == 0 || b.dim == 0 || b.size == 0 || b.topk == 0) {
+    return InvalidInput(
+        "model.block_index_heads: an indexer of blocks needs block_index_dim, block_index_size and "
+        "block_index_topk, too");
+  }
+  const BoundedField fields[] = {{"block_index_heads", b.heads, 1, 1024},
+                                 {"block_index_dim", b.dim, 1, 1 << 16},
+                                 {"block_index_size", b.size, 1, 1 << 20},
+                                 {"block_index_topk", b.topk, 1, 1 << 20}};
+  ORRERY_RETURN_IF_ERROR(CheckFields(fields));
+  const bool plain = m.latent.kv_rank == 0 && m.latent.q_rank == 0 && m.window == 0 &&
+                     m.mamba.heads == 0 && m.pattern.empty() && !m.encoder && !m.bidirectional &&
+                     m.encoder_layers == 0;
+  if (plain && m.experts.count > 0) return {};
+  return InvalidInput(
+      "model.block_index_heads: built for decoders with experts and ordinary attention, not for "
+      "windows, latent attention, Mamba or encoders");
+}
+
 Status CheckLayerEmbedding(const Model& m) {
-  const BoundedField field[] = {{"layer_embedding", m.layer_embedding, 0, 1 << 16}};
+  const BoundedField field[] = {{"layer_embedding", m.layer_embedding, 0, 1 << 16},
+                                {"altup_streams", m.altup_streams, 0, 16},
+                                {"laurel_rank", m.laurel_rank, 0, 1 << 16}};
   ORRERY_RETURN_IF_ERROR(CheckFields(field));
+  if (m.altup_streams == 1) {
+    return InvalidInput("model.altup_streams: 1 stream is what other models have; leave it out");
+  }
+  if ((m.altup_streams > 0 || m.laurel_rank > 0) &&
+      (m.layer_embedding == 0 || m.experts.count > 0)) {
+    return InvalidInput(
+        "model.altup_streams, laurel_rank: built for layers with embeddings of their own "
+        "(layer_embedding) and dense feed-forwards");
+  }
   const bool plain = m.mamba.heads == 0 && m.encoder_layers == 0 && m.pattern.empty() &&
                      m.mtp_layers == 0 && !m.encoder && !m.parallel_block && m.patch_values == 0;
   if (m.layer_embedding == 0 || plain) return {};
@@ -323,6 +356,7 @@ Status Validate(const Model& m) {
   }
   ORRERY_RETURN_IF_ERROR(CheckBeside(m));
   ORRERY_RETURN_IF_ERROR(CheckEncoderDecoder(m));
+  ORRERY_RETURN_IF_ERROR(CheckBlockIndex(m));
   ORRERY_RETURN_IF_ERROR(CheckLayerEmbedding(m));
   ORRERY_RETURN_IF_ERROR(CheckImages(m));
   if (m.dropout < 0 || m.dropout >= 1) {

@@ -27,12 +27,17 @@ inline bool HasQueryRank(const Model& m) { return HasLatent(m) || m.latent.q_ran
 inline bool HasPatches(const Model& m) { return m.patch_values > 0; }
 inline bool HasEncoder(const Model& m) { return m.encoder_layers > 0; }
 inline bool HasIndex(const Model& m) { return m.latent.index_heads > 0; }
+inline bool HasBlocks(const Model& m) { return m.block_index.heads > 0; }
 inline bool HasMamba(const Model& m) { return m.mamba.heads > 0; }
 inline bool HasMtp(const Model& m) { return m.mtp_layers > 0; }
 inline constexpr ModelSize kModelSizes[] = {
     {"patch_values", [](Model& m) -> std::int64_t& { return m.patch_values; }, HasPatches},
     {"layer_embedding", [](Model& m) -> std::int64_t& { return m.layer_embedding; },
      [](const Model& m) { return m.layer_embedding > 0; }},
+    {"altup_streams", [](Model& m) -> std::int64_t& { return m.altup_streams; },
+     [](const Model& m) { return m.altup_streams > 0; }},
+    {"laurel_rank", [](Model& m) -> std::int64_t& { return m.laurel_rank; },
+     [](const Model& m) { return m.laurel_rank > 0; }},
     {"encoder_layers", [](Model& m) -> std::int64_t& { return m.encoder_layers; }, HasEncoder},
     {"encoder_len", [](Model& m) -> std::int64_t& { return m.encoder_len; }, HasEncoder},
     {"frame_values", [](Model& m) -> std::int64_t& { return m.frame_values; }, HasEncoder},
@@ -63,6 +68,10 @@ inline constexpr ModelSize kModelSizes[] = {
     {"index_n_heads", [](Model& m) -> std::int64_t& { return m.latent.index_heads; }, HasIndex},
     {"index_head_dim", [](Model& m) -> std::int64_t& { return m.latent.index_dim; }, HasIndex},
     {"index_topk", [](Model& m) -> std::int64_t& { return m.latent.index_topk; }, HasIndex},
+    {"block_index_heads", [](Model& m) -> std::int64_t& { return m.block_index.heads; }, HasBlocks},
+    {"block_index_dim", [](Model& m) -> std::int64_t& { return m.block_index.dim; }, HasBlocks},
+    {"block_index_size", [](Model& m) -> std::int64_t& { return m.block_index.size; }, HasBlocks},
+    {"block_index_topk", [](Model& m) -> std::int64_t& { return m.block_index.topk; }, HasBlocks},
     {"mamba_heads", [](Model& m) -> std::int64_t& { return m.mamba.heads; }, HasMamba},
     {"mamba_head_dim", [](Model& m) -> std::int64_t& { return m.mamba.head_dim; }, HasMamba},
     {"mamba_state", [](Model& m) -> std::int64_t& { return m.mamba.state; }, HasMamba},

@@ -256,7 +256,17 @@ constexpr Option kTraining[] = {
      .fallback = "all",
      .doc =
          "Linear layers with adapters: qkv, projection, fc1 and fc2, joined by +; attention, the "
-         "first two; mlp, the last two; all."},
+         "first two; mlp, the last two; all; none, beside lora_experts: parameters."},
+    {.name = "lora_experts",
+     .type = kChoice,
+     .fallback = "none",
+     .choices = "none|parameters|modules|grouped|shared",
+     .doc =
+         "Adapters of routed experts. parameters: PEFT's target_parameters, of every expert's fc1 "
+         "and fc2, merged into the weights in every pass; modules: what PEFT makes of the names "
+         "of experts' modules among lora_targets, the same of twice the rank beside gate and up, "
+         "and none beside dense layers and shared experts; grouped: products beside the experts', "
+         "one adapter an expert; shared: one for all experts of a rank (Megatron Bridge)."},
     {.name = "base_quantization",
      .type = kChoice,
      .fallback = "none",

@@ -560,6 +560,7 @@ std::string Bf16ModulesText(std::uint8_t modules) { return BitsText(modules, kBf
 
 Result<std::uint8_t> ParseLoraTargets(std::string_view text) {
   if (text == "all") return kLoraAll;
+  if (text == "none") return std::uint8_t{0};
   if (text == "attention") return std::uint8_t{kLoraQkv | kLoraProjection};
   if (text == "mlp") return std::uint8_t{kLoraFc1 | kLoraFc2};
   Result<std::uint8_t> bits = ParseBits(text, "target of adapters", kLoraNames);
@@ -570,6 +571,7 @@ Result<std::uint8_t> ParseLoraTargets(std::string_view text) {
 }
 std::string LoraTargetsText(std::uint8_t targets) {
   if (targets == kLoraAll) return "all";
+  if (targets == 0) return "none";
   if (targets == (kLoraQkv | kLoraProjection)) return "attention";
   if (targets == (kLoraFc1 | kLoraFc2)) return "mlp";
   return BitsText(targets, kLoraNames);

@@ -128,6 +128,8 @@ enum GraphPart : std::uint8_t {
 // Linear layers that have adapters beside them (generators/layers/lora.h); a set.
 enum LoraTarget : std::uint8_t { kLoraQkv = 1, kLoraProjection = 2, kLoraFc1 = 4, kLoraFc2 = 8 };
 inline constexpr std::uint8_t kLoraAll = 15;
+// Adapters of routed experts (generators/experts/expert_adapters.h).
+enum class ExpertAdapterKind : std::uint8_t { kNone, kParameters, kModules, kGrouped, kShared };
 // How the frozen weights of linear layers are kept (generators/layers/quantized.h).
 enum class BaseWeights : std::uint8_t { kModelType, kInt8, kNf4, kFp4 };
 enum class Precision : std::uint8_t { kBf16, kFp16, kFp32 };
@@ -286,6 +288,7 @@ struct ExpertPlan {
 struct Adapters {
   int rank = 0;
   std::uint8_t targets = kLoraAll;
+  ExpertAdapterKind experts = ExpertAdapterKind::kNone;
   BaseWeights base = BaseWeights::kModelType;
   bool double_quantization = false;  // scales of 4 bits in 8 bits themselves
 };

@@ -118,11 +118,55 @@ Status CheckQuantized(const Model& model, const Plan& plan) {
   return {};
 }
 
-bool HasAdapters(const Plan& plan, std::uint8_t kind) {
-  const bool mixes = (kind & kNoMixer) == 0;
-  const bool dense = (kind & (kNoFeedForward | kExpertLayer)) == 0;
+bool HasAdapters(const Model& model, const Plan& plan, Kind kind) {
+  const bool mixes = (kind & kNoMixer) == 0, routes = (kind & kExpertLayer) != 0;
+  const bool feeds = (kind & kNoFeedForward) == 0;
+  const bool experts = model.experts.count > 0 && plan.lora.experts != ExpertAdapterKind::kNone;
+  // PEFT gives the names of experts' modules to the experts alone.
+  const bool others = !experts || plan.lora.experts != ExpertAdapterKind::kModules;
+  const bool dense = others && (!routes || model.experts.shared_ffn_hidden > 0);
+  const bool named = (plan.lora.targets & (kLoraFc1 | kLoraFc2)) != 0;
   return (mixes && (plan.lora.targets & (kLoraQkv | kLoraProjection)) != 0) ||
-         (dense && (plan.lora.targets & (kLoraFc1 | kLoraFc2)) != 0);
+         (feeds && dense && named) ||
+         (routes && experts && (named || plan.lora.experts == ExpertAdapterKind::kParameters));
+}
+
+// Adapters of routed experts.
+Status CheckExpertAdapters(const Model& model, const Plan& plan) {
+  if (model.experts.count == 0) return {};
+  if (plan.lora.experts == ExpertAdapterKind::kNone) {
+    if ((plan.lora.targets & (kLoraFc1 | kLoraFc2)) == 0) return {};
+    return InvalidInput(
+        "training.lora_targets: fc1 and fc2 of {} are mostly experts'; say which adapters they "
+        "have (training.lora_experts: parameters, modules, grouped or shared), or use attention",
+        model.name);
+  }
+  const auto refuse = [](std::string_view why, std::string_view remedy) {
+    return InvalidInput("training.lora_experts: {}; {}", why, remedy);
+  };
+  const bool merged = plan.lora.experts == ExpertAdapterKind::kParameters ||
+                      plan.lora.experts == ExpertAdapterKind::kModules;
+  if (plan.parallel.etp > 1) {
+    return refuse(fmt::format("adapters are not split over etp {}", plan.parallel.etp),
+                  "use parallel.etp: 1");
+  }
+  if (plan.experts.moe_comm_overlap) {
+    return refuse("exchanges beside another micro-batch are built without adapters of experts",
+                  "use training.moe_comm_overlap: false");
+  }
+  if (merged && plan.framework.reducer == Reducer::kBuffer && !SplitsUnits(plan)) {
+    return refuse("PEFT's adapters of experts run in PyTorch's own frameworks",
+                  "use grouped or shared, or framework: fsdp2 or ddp");
+  }
+  if (SplitsUnits(plan) && plan.parallel.ep > 1) {
+    return refuse("shards of experts over ranks of their own are built without adapters",
+                  "use parallel.ep: 1 or sharding: zero1");
+  }
+  if (plan.lora.base != BaseWeights::kModelType) {
+    return refuse("adapters beside experts in 4 or 8 bits are not built",
+                  "use training.base_quantization: none, or none here");
+  }
+  return {};
 }
 
 Status CheckLora(const Model& model, const Plan& plan) {
@@ -141,21 +185,18 @@ Status CheckLora(const Model& model, const Plan& plan) {
     return InvalidInput("parallel.tp: {} does not divide the hidden size of {} ({})",
                         plan.parallel.tp, model.name, model.hidden);
   }
-  if (plan.lora.targets == 0 || plan.lora.targets > kLoraAll) {
+  const bool alone = plan.lora.experts == ExpertAdapterKind::kParameters;
+  if ((plan.lora.targets == 0 && !alone) || plan.lora.targets > kLoraAll) {
     return InvalidInput("training.lora_targets: no layer is named; use all");
   }
-  if (model.experts.count > 0 && (plan.lora.targets & (kLoraFc1 | kLoraFc2)) != 0) {
-    return InvalidInput(
-        "training.lora_targets: adapters of experts are not built; use attention or qkv for {}",
-        model.name);
-  }
+  ORRERY_RETURN_IF_ERROR(CheckExpertAdapters(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckShardedLora(plan));
   ORRERY_ASSIGN_OR_RETURN(const std::vector<int> layers, LayersPerChunk(model, plan));
   std::int64_t layer = 0;
   for (const int n : layers) {
     bool trains = false;
     for (const std::int64_t end = layer + n; layer < end; ++layer) {
-      trains = trains || HasAdapters(plan, model.layer_kind(layer));
+      trains = trains || HasAdapters(model, plan, model.layer_kind(layer));
     }
     if (trains) continue;
     return InvalidInput(

@@ -181,7 +181,13 @@ Status ReadSizes(const Document& document, const Family& family, Scope* scope, M
   std::vector<LayerSizes> sizes(static_cast<std::size_t>(model->layers));
   for (const auto& [name, key] : family.sizes_by) {
     const Node* list = scope->Key(key);
-    if (list == nullptr || list->kind != Node::Kind::kList) continue;
+    if (list == nullptr) continue;
+    if (list->kind != Node::Kind::kList) {  // one number for all
+      for (LayerSizes& own : sizes) {
+        ORRERY_ASSIGN_OR_RETURN(MemberOf(&own, name), Whole(document, *list, key));
+      }
+      continue;
+    }
     if (list->items.size() < sizes.size()) {
       return InvalidInput("{}: {} names {} layers of {}; name each", document.Where(*list), key,
                           list->items.size(), sizes.size());
@@ -199,8 +205,11 @@ Status ReadSizes(const Document& document, const Family& family, Scope* scope, M
   }
   for (auto l = static_cast<std::size_t>(model->layers - borrow); l < sizes.size(); ++l) {
     sizes[l].borrows_keys = 1;
-    sizes[l].ffn_hidden = width;
+    if (width > 0) sizes[l].ffn_hidden = width;
   }
+  const bool alike = std::ranges::all_of(
+      sizes, [&](const LayerSizes& own) { return own.ffn_hidden == sizes.front().ffn_hidden; });
+  if (alike && sizes.front().ffn_hidden > 0) model->ffn_hidden = sizes.front().ffn_hidden;
   return family.sizes_by.empty() && borrow == 0 ? Status() : model->SetSizes(sizes);
 }
 

@@ -118,14 +118,22 @@ class Reader final : public families::Scope {
   Status Check() {
     for (const auto& [key, valid] : family_.required) {
       const Node* node = Key(key);
+      const bool list = node != nullptr && node->kind == Node::Kind::kList && !node->items.empty();
+      if (list && std::ranges::all_of(node->items, [&](const Node& item) {
+            return item.kind == Node::Kind::kScalar && item.text == node->items.front().text;
+          })) {
+        node = &node->items.front();  // one of all layers
+      }
       if (node == nullptr || std::ranges::any_of(valid, [&](const std::string& text) {
             const Node* other = text.starts_with('$') ? Key(text.substr(1)) : nullptr;
             return Same(node->text, other != nullptr ? other->text : text);
           })) {
         continue;
       }
-      return InvalidInput("{}: {} '{}' is not modelled; valid: {}", document_.Where(*node), key,
-                          Printable(node->text, 60), fmt::join(valid, ", "));
+      return InvalidInput(
+          "{}: {} '{}' is not modelled; valid: {}", document_.Where(*node), key,
+          node->kind == Node::Kind::kScalar ? Printable(node->text, 60) : "of layers that differ",
+          fmt::join(valid, ", "));
     }
     for (const auto& [key, why] : family_.refused) {
       const Node* node = Key(key);

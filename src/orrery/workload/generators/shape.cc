@@ -1,6 +1,8 @@
 #include "orrery/workload/generators/shape.h"
 
 #include "orrery/base/hash.h"
+#include "orrery/workload/generators/layers/altup.h"
+#include "orrery/workload/generators/layers/block_index.h"
 #include "orrery/workload/generators/layers/lora.h"
 #include "orrery/workload/plan_experts.h"
 
@@ -101,6 +103,9 @@ void SetModel(const Model& model, const Plan& plan, Shape* s) {
   s->encoder_seq = model.encoder_tokens(plan.batch.seq_len);
   s->frame_values = model.frame_values;
   s->layer_embedding = model.layer_embedding;
+  s->altup_streams = model.altup_streams;
+  s->block_index = model.block_index;
+  s->laurel_rank = model.laurel_rank;
   s->layer_embeddings = model.layer_embedding > 0 ? model.layers : 0;
   if (model.encoder_layers > 0) {
     s->cross_attention = plan.framework.attention;
@@ -239,7 +244,7 @@ Shape OfKind(const Shape& shape, std::int64_t kind) {
     s.borrows_keys = own.borrows_keys > 0;
   }
   s.sizes.clear();
-  if ((kind & kExpertLayer) == 0) s.experts = {};
+  if ((kind & kExpertLayer) == 0) s.experts = {}, s.block_index = {};
   if ((kind & kWindowLayer) == 0) {
     s.window = 0;
   } else {
@@ -250,6 +255,7 @@ Shape OfKind(const Shape& shape, std::int64_t kind) {
     s.keys_are_values = false;
   }
   s.window_heads = {};
+  if (s.block_index.heads > 0) s.window = s.block_index.tokens();  // as many pairs
   if (s.chunked_window && s.window > 0) {  // chunks do not see each other, as packed sequences
     if (s.window < (s.packed_len > 0 ? s.packed_len : s.seq)) s.packed_len = s.window;
     s.window = 0;
@@ -330,6 +336,7 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   SetStep(plan, &s);
   s.lora_rank = plan.lora.rank;
   s.lora_targets = plan.lora.rank > 0 ? plan.lora.targets : std::uint8_t{0};
+  if (s.lora_rank > 0 && model.experts.count > 0) s.lora_experts = plan.lora.experts;
   s.base_weights = plan.lora.base;
   s.double_quantization = plan.lora.double_quantization ||
                           (s.base_weights == BaseWeights::kNf4 && plan.framework.nf4_tensor);
@@ -363,7 +370,11 @@ std::uint64_t Hash(const Shape& s) {
       .Add(s.turns)
       .Add(s.borrows_keys)
       .Add(s.layer_embedding)
+      .Add(s.altup_streams)
+      .Add(s.block_index.heads)
+      .Add(s.laurel_rank)
       .Add(s.base_weights)
+      .Add(s.lora_experts)
       .Add(s.optimizer_states)
       .Add(s.sizes.size());
   for (const LayerSizes& own : s.sizes) {
@@ -439,6 +450,7 @@ void AddAttention(const Shape& s, std::vector<std::int64_t>* out) {
     if (!s.borrows_keys) out->push_back((s.qk_norm_whole ? s.kv_heads : 1) * s.head_dim);
   }
   if (s.sinks) out->push_back(s.heads);
+  for (const std::int64_t n : BlockIndexParameters(s)) out->push_back(n);
 }
 
 // Of an expert layer all but the experts.
@@ -481,6 +493,7 @@ std::vector<std::int64_t> LayerParameters(const Shape& s) {
       p.insert(p.end(), 2, s.layer_embedding * s.hidden);
       AddNorm(s, &p);
     }
+    for (const std::int64_t n : AltUpParameters(s)) p.push_back(n);
   }
   return p;
 }
@@ -513,6 +526,7 @@ std::vector<std::int64_t> EmbeddingParameters(const Shape& s) {
     const std::int64_t width = s.layer_embedding * s.layer_embeddings;
     p.insert(p.end(), {s.vocab * width, s.hidden * width, s.layer_embedding});
   }
+  for (std::int64_t i = 1; i < s.altup_streams; ++i) p.push_back(s.hidden * s.hidden);
   if (s.encoder_positions > 0) p.push_back(s.encoder_positions * s.hidden);
   if (s.frame_values > 0) {
     const std::int64_t first = 3 * s.frame_values * s.hidden, second = 3 * s.hidden * s.hidden;
@@ -545,6 +559,7 @@ std::vector<std::int64_t> HeadParameters(const Shape& s, bool owns_output) {
     p.push_back(s.hidden);
   }
   AddNorm(s, &p);
+  for (std::int64_t i = 1; i < s.altup_streams; ++i) p.push_back(s.hidden * s.hidden);
   if (s.attention_pool) AddPool(s, &p);
   if (s.encoder) p.push_back(s.vocab);
   if (owns_output) p.push_back(s.vocab * s.hidden);
@@ -567,6 +582,7 @@ std::int64_t SequenceParallelParameters(const Shape& s) {
     if (s.attention_bias && s.projection_bias) n += s.hidden;
     if (s.qk_norm && !s.qk_norm_whole) n += (s.borrows_keys ? 1 : 2) * s.head_dim;
     if (s.latent.queries_alone()) n += s.latent.q_rank * (s.hidden + 1);
+    for (const std::int64_t tensor : BlockIndexParameters(s)) n += tensor;
     if (s.latent.kv_rank > 0) {
       n += (s.latent.q_rank + s.latent.kv_rank + s.latent.rope_dim) * s.hidden + s.latent.q_rank +
            s.latent.kv_rank;
@@ -574,6 +590,7 @@ std::int64_t SequenceParallelParameters(const Shape& s) {
   }
   if (!s.feeds_forward) return n;
   if (s.layer_embedding > 0) n += 2 * s.layer_embedding * s.hidden + norm;
+  for (const std::int64_t tensor : AltUpParameters(s)) n += tensor;
   const ExpertShape& e = s.experts;
   if (e.count > 0) {
     n += e.count * (s.hidden + (e.router_bias ? 1 : 0)) + (e.latent ? 2 * e.width * s.hidden : 0);

@@ -93,6 +93,7 @@ struct Shape {
   bool keeps_units = false;
   std::int64_t lora_rank = 0;  // above 0: the model itself is frozen
   std::uint8_t lora_targets = 0;
+  ExpertAdapterKind lora_experts = ExpertAdapterKind::kNone;  // none: the model has no experts, too
   BaseWeights base_weights = BaseWeights::kModelType;
   bool double_quantization = false;
   std::int64_t packed_len = 0;
@@ -131,6 +132,8 @@ struct Shape {
   bool crosses = false, turns = false;
   bool borrows_keys = false;                               // keys and values of an earlier layer
   std::int64_t layer_embedding = 0, layer_embeddings = 0;  // width of a layer's part, and parts
+  std::int64_t altup_streams = 0, laurel_rank = 0;
+  BlockIndex block_index;
   std::int64_t mtp_modules = 0;  // whose projection and norms the last stage holds
 
   // A convolutional network, the unit that a block is of, and the elements of one image that come

@@ -91,6 +91,11 @@ void Collect(const Shape& s, BlockWriter* w, std::string_view name, Collective k
                  .returned = shared.shares.valid() && shared.returned});
 }
 
+constexpr std::uint32_t kFirstId = 70;  // of buffers, behind those of layers and of the ends
+bool RunsAgain(const Shape& s) {
+  return s.recompute == Recompute::kFull || s.recomputes(kRecomputeMoe);
+}
+
 }  // namespace
 
 ExpertLoad LoadOf(const Shape& s) {
@@ -124,9 +129,10 @@ ExpertWriter::ExpertWriter(const Shape& s, BlockWriter* w)
       dense_(PartShape(s, kBf16Mlp)),
       e_(s.experts),
       w_(w),
-      load_(LoadOf(s)) {
-  std::uint32_t id = 70;  // behind those of layers and of the ends
-  const bool again = s.recompute == Recompute::kFull || s.recomputes(kRecomputeMoe);
+      load_(LoadOf(s)),
+      adapters_(s, {load_.rows, load_.each}, RunsAgain(s), kFirstId + 8, w) {
+  std::uint32_t id = kFirstId;
+  const bool again = RunsAgain(s);
   const auto make = [&](std::string_view name, std::int64_t bytes, bool within_call) {
     return w->Named(++id, name, bytes, MemoryKind::kActivation,
                     within_call ? Lifetime::kCall : Lifetime::kMicrobatch);
@@ -399,9 +405,11 @@ void ExpertWriter::ExpertsForward(bool keep) {
   w_->Alloc(fc1_out_);
   Pad("pad", Pass::kForward);
   CastOperand(routed_, w_, "cast", load_.rows, e_.width, Pass::kForward);
+  adapters_.InFront(ExpertProduct::kFc1);
   GroupedHost(s_, w_, Calls(routed_, 1));
   WriteGemm(s_, w_, "grouped_fc1",
             Grouped(routed_, load_.each, fc1(e_.ffn), e_.width, GemmLayout::kNT));
+  adapters_.Behind(ExpertProduct::kFc1);
   if (!keep) w_->Free(permuted_);
   Enter("layers.mlp.experts.activation", Pass::kForward);
   ExpertHost(s_, w_, ExpertPiece::kActivation, Pass::kForward);
@@ -414,11 +422,14 @@ void ExpertWriter::ExpertsForward(bool keep) {
   Enter("layers.mlp.experts.fc2", Pass::kForward);
   if (!s_.framework.moe_fused_mlp)
     CastOperand(routed_, w_, "cast", load_.rows, e_.ffn, Pass::kForward);
+  adapters_.InFront(ExpertProduct::kFc2);
   GroupedHost(s_, w_, Calls(routed_, 1));
   WriteGemm(s_, w_, "grouped_fc2", Grouped(routed_, load_.each, e_.width, e_.ffn, GemmLayout::kNT));
+  adapters_.Behind(ExpertProduct::kFc2);
   if (s_.mlp_bias) OutputBias(Pass::kForward);
   Pad("unpad", Pass::kForward);
   if (!keep_function) w_->Free(activated_);
+  if (!keep) adapters_.Drop();
 }
 
 void ExpertWriter::Forward(bool keep) {
@@ -526,6 +537,7 @@ void ExpertWriter::ExpertsBackward() {
   CastOperand(routed_, w_, "cast", load_.rows, e_.width, Pass::kBackward);
   WriteGemm(s_, w_, "grouped_fc2", Grouped(routed_, load_.each, e_.ffn, e_.width, GemmLayout::kNN));
   WriteGemm(s_, w_, "grouped_fc2", Grouped(routed_, e_.width, e_.ffn, load_.each, GemmLayout::kTN));
+  adapters_.Backward(ExpertProduct::kFc2);
   if (s_.mlp_bias) BiasGradient(s_, w_, load_.rows, e_.width);
   w_->Free(activated_);
   Enter("layers.mlp.experts.activation", Pass::kBackward);
@@ -544,6 +556,7 @@ void ExpertWriter::ExpertsBackward() {
             Grouped(routed_, load_.each, e_.width, fc1(e_.ffn), GemmLayout::kNN));
   WriteGemm(s_, w_, "grouped_fc1",
             Grouped(routed_, fc1(e_.ffn), e_.width, load_.each, GemmLayout::kTN));
+  adapters_.Backward(ExpertProduct::kFc1);
   Pad("unpad", Pass::kBackward);
   w_->Free(fc);
   w_->Free(permuted_);

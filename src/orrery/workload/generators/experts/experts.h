@@ -34,6 +34,7 @@
 #pragma once
 
 #include "orrery/workload/generators/block_writer.h"
+#include "orrery/workload/generators/experts/expert_adapters.h"
 #include "orrery/workload/generators/shape.h"
 
 namespace orrery::workload {
@@ -95,6 +96,7 @@ class ExpertWriter {
   const ExpertShape& e_;
   BlockWriter* w_;
   ExpertLoad load_;
+  ExpertAdapters adapters_;
   graph::Buffer logits_, latent_, permuted_, fc1_out_, unweighted_, activated_, shared_fc1_,
       shared_act_;
 };

@@ -1,5 +1,6 @@
 #include "orrery/workload/generators/layers/embedding_and_head.h"
 
+#include "orrery/workload/generators/layers/altup.h"
 #include "orrery/workload/generators/layers/chunked_loss.h"
 #include "orrery/workload/generators/layers/conv_unit.h"
 #include "orrery/workload/generators/layers/encoder_decoder.h"
@@ -307,6 +308,7 @@ graph::Block EmbeddingForward(const Shape& s, Names* names) {
     WriteEmbeddingForward(s.encoder_seq > 0 ? EncoderShape(s) : s, &w);
   }
   if (s.layer_embedding > 0) LayerEmbeddingsForward(s, &w);
+  if (s.altup_streams > 0) StreamsForward(s, Ends::kEmbedding, &w);
   return w.Finish();
 }
 
@@ -365,6 +367,7 @@ void WriteEmbeddingBackward(const Shape& s, BlockWriter* w) {
 graph::Block EmbeddingBackward(const Shape& s, Names* names) {
   BlockWriter w(names, "embedding.backward", Pass::kBackward);
   const Shape read = s.encoder_seq > 0 ? EncoderShape(s) : s;
+  if (s.altup_streams > 0) StreamsBackward(s, Ends::kEmbedding, &w);
   if (s.layer_embedding > 0) LayerEmbeddingsBackward(s, &w);
   if (s.frame_values > 0) {
     w.Module("embedding.frames");
@@ -432,6 +435,7 @@ graph::Block HeadForward(const Shape& s, Names* names) {
     w.Kernel("gelu",
              Elementwise(s, MemoryOp::kGelu, s.local_tokens(), s.hidden, e, e, Pass::kForward));
   }
+  if (s.altup_streams > 0) StreamsForward(s, Ends::kHead, &w);
   w.Module("final_norm");
   w.Alloc(Statistics(s, &w));
   w.Alloc(Normed(s, &w));
@@ -462,6 +466,7 @@ graph::Block HeadBackward(const Shape& s, Names* names) {
   const Buffer gradient = w.Temporary("gradient", s.local_bytes());
   w.Alloc(gradient);
   NormBackward(s, &w);
+  if (s.altup_streams > 0) StreamsBackward(s, Ends::kHead, &w);
   if (s.encoder) {
     w.Module("head.transform");
     w.Kernel("gelu", Elementwise(s, MemoryOp::kGelu, s.local_tokens(), s.hidden, 2 * e, e,

@@ -1,5 +1,6 @@
 #include "orrery/workload/generators/layers/layer.h"
 
+#include "orrery/workload/generators/layers/altup.h"
 #include "orrery/workload/generators/layers/conv_unit.h"
 #include "orrery/workload/generators/layers/layer_embedding.h"
 #include "orrery/workload/generators/layers/layer_writer.h"
@@ -16,8 +17,9 @@ void MixerForward(const Shape& s, bool keep, bool keep_core, LayerWriter* layer)
   if (!s.mixes()) layer->SkipMixer();
 }
 
-void FeedForward(const Shape& s, bool keep, LayerWriter* layer) {
+void FeedForward(const Shape& s, bool keep, BlockWriter* w, LayerWriter* layer) {
   layer->CrossForward(keep);
+  if (s.laurel_rank > 0) LaurelWriter(s, w).Forward(keep);
   if (!s.feeds_forward) return layer->SkipFeedForward(keep);
   if (s.experts.count > 0) return layer->ExpertsForward(keep);
   layer->MlpForward(keep);
@@ -31,8 +33,10 @@ void WriteLayerForward(const Shape& s, BlockWriter* w) {
   if (s.turns) TurnForward(s, w);
   LayerWriter layer(s, w);
   layer.BeginForward();
+  if (s.altup_streams > 0) AltUpWriter(s, w).Predict(keep, false);
   MixerForward(s, keep, keep && !layer.recomputes_core(), &layer);
-  FeedForward(s, keep, &layer);
+  FeedForward(s, keep, w, &layer);
+  if (s.altup_streams > 0) AltUpWriter(s, w).Correct(keep);
   if (s.layer_embedding > 0) LayerEmbeddingWriter(s, w).Forward(keep);
   layer.EndForward();
   layer.Stack(Pass::kForward);
@@ -46,22 +50,27 @@ void WriteLayerBackward(const Shape& s, BlockWriter* w) {
   if (s.recompute == Recompute::kFull) {
     layer.BeginRecompute();
     w->Host("checkpoint", s.framework.host.checkpoint);
+    if (s.altup_streams > 0) AltUpWriter(s, w).Predict(true, true);
     MixerForward(s, true, true, &layer);
-    FeedForward(s, true, &layer);
+    FeedForward(s, true, w, &layer);
+    if (s.altup_streams > 0) AltUpWriter(s, w).Correct(true);
     if (s.layer_embedding > 0) LayerEmbeddingWriter(s, w).Forward(true);
   }
   if (s.layer_embedding > 0) LayerEmbeddingWriter(s, w).Backward();
+  if (s.altup_streams > 0) AltUpWriter(s, w).CorrectBackward();
   if (s.experts.count > 0) {
     layer.ExpertsBackward();
   } else if (s.feeds_forward) {
     layer.MlpBackward();
   }
+  if (s.laurel_rank > 0) LaurelWriter(s, w).Backward();
   layer.CrossBackward();
   if (s.attends) {
     layer.AttentionBackward();
   } else if (s.mamba.heads > 0) {
     layer.MambaBackward();
   }
+  if (s.altup_streams > 0) AltUpWriter(s, w).PredictBackward();
   layer.EndBackward();
   if (s.turns) TurnBackward(s, w);
 }

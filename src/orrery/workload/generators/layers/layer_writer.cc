@@ -1,5 +1,6 @@
 #include "orrery/workload/generators/layers/layer_writer.h"
 
+#include "orrery/workload/generators/layers/block_index.h"
 #include "orrery/workload/generators/layers/context_parallel.h"
 #include "orrery/workload/generators/layers/latent.h"
 #include "orrery/workload/generators/layers/lora.h"
@@ -164,6 +165,7 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
     w_->Alloc(rotated_);
     RotaryOf(Pass::kForward);
   }
+  if (s_.block_index.heads > 0) BlockIndexForward(s_, w_);
   w_->Alloc(repeated_);
   RepeatHeads(s_, w_, Pass::kForward);
   Hold(s_.kept.core, context_);

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "orrery/workload/generators/experts/expert_adapters.h"
 #include "orrery/workload/generators/layers/encoder_decoder.h"
 #include "orrery/workload/generators/layers/layer_ops.h"
 #include "orrery/workload/generators/sharding/tensor_gradients.h"
@@ -32,7 +33,16 @@ bool IsPlain(const Shape& s) {
 bool QueriesAlone(const Shape& s) { return s.attends && s.latent.queries_alone(); }
 bool Attends(const Shape& s) { return s.attends; }
 bool IsMamba(const Shape& s) { return s.mamba.heads > 0; }
-bool IsDense(const Shape& s) { return s.feeds_forward && s.experts.count == 0; }
+// PEFT gives the names of experts' modules to the experts alone.
+bool IsDense(const Shape& s) {
+  return s.feeds_forward && s.experts.count == 0 && s.lora_experts != ExpertAdapterKind::kModules;
+}
+bool SharesExperts(const Shape& s) {
+  return s.feeds_forward && s.experts.shared > 0 && s.lora_experts != ExpertAdapterKind::kModules;
+}
+std::int64_t SharedFc1(const Shape& s) {
+  return (s.activation == Activation::kSwiglu ? 2 : 1) * s.experts.shared;
+}
 bool CompressesQueries(const Shape& s) { return s.attends && s.latent.q_rank > 0; }
 bool Crosses(const Shape& s) { return s.crosses; }
 bool ProjectsUp(const Shape& s) { return IsLatent(s) || QueriesAlone(s); }
@@ -41,7 +51,7 @@ bool ProjectsUp(const Shape& s) { return IsLatent(s) || QueriesAlone(s); }
 // encoder's tokens.
 constexpr std::string_view kCrossKeyValue = "cross_key_value";
 // clang-format off
-constexpr std::array<Target, 14> kTargets = {{
+constexpr std::array<Target, 16> kTargets = {{
     {"qkv", kLoraQkv, Split::kColumns, Hidden,
      [](const Shape& s) { return s.qkv(); }, IsPlain},
     {"q_down", kLoraQkv, Split::kWhole, Hidden,
@@ -72,6 +82,9 @@ constexpr std::array<Target, 14> kTargets = {{
      [](const Shape& s) { return s.fc1(); }, IsDense},
     {"fc2", kLoraFc2, Split::kRows,
      [](const Shape& s) { return s.ffn; }, Hidden, IsDense},
+    {"shared_fc1", kLoraFc1, Split::kColumns, Hidden, SharedFc1, SharesExperts},
+    {"shared_fc2", kLoraFc2, Split::kRows,
+     [](const Shape& s) { return s.experts.shared; }, Hidden, SharesExperts},
 }};
 // clang-format on
 bool Chosen(const Shape& s, const Target& t) {
@@ -87,7 +100,8 @@ std::vector<std::int64_t> OutputsOf(const Shape& s, std::string_view layer, std:
     return out == s.qkv() ? parts : std::vector<std::int64_t>{out};
   }
   if (layer == "kv") return {s.key_value(), s.values()};
-  const bool halves = layer == kCrossKeyValue || (layer == "fc1" && out == 2 * s.ffn);
+  const bool halves = layer == kCrossKeyValue || (layer == "fc1" && out == 2 * s.ffn) ||
+                      (layer == "shared_fc1" && out == 2 * s.experts.shared);
   return halves ? std::vector<std::int64_t>(2, out / 2) : std::vector<std::int64_t>{out};
 }
 
@@ -199,6 +213,10 @@ std::vector<std::int64_t> AdapterParameters(const Shape& s) {
       p.push_back(RankPart(s, t.split) * t.in(s));
       p.push_back(OutPart(s, out, t.split) * s.lora_rank);
     }
+  }
+  // Over ranks of their own they are reduced among those that hold the same experts.
+  if (s.experts.count > 0 && s.experts.ep == 1) {
+    for (const std::int64_t n : ExpertAdapterParameters(s)) p.push_back(n);
   }
   return p;
 }

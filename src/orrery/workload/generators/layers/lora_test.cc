@@ -170,7 +170,7 @@ TEST(Lora, BesideFrozenExperts) {
                .memory = {.sharding = Sharding::kZero1}};
   plan.parallel.ep = 2;
   plan.lora.rank = 8;
-  EXPECT_TRUE(Validate(model, plan).message().starts_with("training.lora_targets: adapters of"));
+  EXPECT_TRUE(Validate(model, plan).message().starts_with("training.lora_targets: fc1 and fc2 of"));
   plan.lora.targets = kLoraQkv | kLoraProjection;
   constexpr std::int64_t kAttention = 8'192 + 4'096;
   constexpr std::int64_t kExperts = 4 * (2 * 256 * 128 + 128 + 256);

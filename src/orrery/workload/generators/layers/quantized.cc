@@ -47,6 +47,9 @@ std::vector<Matrix> MoreMatrices(const Shape& s) {
   }
   if (s.feeds_forward && s.layer_embedding > 0) {
     all.insert(all.end(), {{s.layer_embedding, s.hidden}, {s.hidden, s.layer_embedding}});
+    if (s.laurel_rank > 0) {
+      all.insert(all.end(), {{s.laurel_rank, s.hidden}, {s.hidden, s.laurel_rank}});
+    }
   }
   return all;
 }

@@ -3,6 +3,8 @@
 #include <map>
 #include <numeric>
 
+#include "orrery/workload/generators/experts/expert_adapters.h"
+
 namespace orrery::workload {
 
 namespace {
@@ -96,9 +98,9 @@ std::vector<Bucket> MakeBuckets(const Shape& s, const ChunkParts& parts, const B
 std::vector<Bucket> MakeExpertBuckets(const Shape& s, const ChunkParts& parts,
                                       const BucketRule& rule) {
   std::vector<Bucket> buckets;
-  if (s.frozen()) return buckets;
+  if (s.frozen() && s.experts.ep == 1) return buckets;  // with the layer's other adapters
   Layout layout(rule, &buckets);
-  const auto layer = ExpertParameters(s);
+  const auto layer = s.frozen() ? ExpertAdapterParameters(s) : ExpertParameters(s);
   for (int unit = parts.layers; unit >= 1; --unit) {
     if ((parts.kind(unit) & kExpertLayer) == 0) continue;
     for (std::size_t i = layer.size(); i-- > 0;) layout.Add(layer[i], unit, false);
