@@ -262,7 +262,9 @@ void AddRouting(const Plan& plan, Json* json) {
   }
   (*json)["moe_imbalance"] = plan.experts.moe_imbalance;
   (*json)["moe_shared_overlap"] = plan.experts.shared_expert_overlap;
-  if (plan.experts.moe_comm_overlap) (*json)["moe_comm_overlap"] = true;
+  if (plan.experts.moe_comm_overlap || plan.pairs_passes()) {
+    (*json)["moe_comm_overlap"] = plan.experts.moe_comm_overlap;
+  }
   if (plan.experts.moe_delayed_weights) (*json)["moe_delayed_weights"] = true;
 }
 

@@ -53,6 +53,27 @@ TEST(Job, ExpertsKeysNeedExperts) {
               HasSubstr("training.moe_comm_overlap: gpt2 has no experts; leave it out"));
 }
 
+TEST(Job, DualPipeHidesExchangesOfTokens) {
+  constexpr std::string_view kDual = R"(
+model: mixtral-8x7b
+cluster: h100-ib-400g
+nodes: 1
+parallel: {pp: 2, vpp: 2, dp: 4, ep: 4}
+training: {global_batch: 32, seq_len: 1024}
+schedule: dualpipe
+)";
+  const Job job = Read(kDual);
+  EXPECT_TRUE(job.workloads.front().plan.experts.moe_comm_overlap);
+  EXPECT_THAT(job.assumed, Contains(HasSubstr("training.moe_comm_overlap: true")));
+  for (const std::string_view other :
+       {"training.moe_comm_overlap=false", "schedule=1f1b-interleaved",
+        "training.moe_shared_overlap=true"}) {
+    EXPECT_FALSE(
+        Read(kDual, {.set = {std::string(other)}}).workloads.front().plan.experts.moe_comm_overlap)
+        << other;
+  }
+}
+
 TEST(Job, AllocatorSettings) {
   const Job job = Read(std::string(kSmall) +
                        "memory: {allocator: 'expandable_segments:True', timeline: true}\n");

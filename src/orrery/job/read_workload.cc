@@ -16,6 +16,7 @@
 #include "orrery/job/tables.h"
 #include "orrery/workload/generators/layers/tp_overlap.h"
 #include "orrery/workload/options.h"
+#include "orrery/workload/plan_experts.h"
 #include "orrery/workload/plan_features.h"
 #include "orrery/workload/routing.h"
 #include "orrery/workload/schedule_file.h"
@@ -122,7 +123,8 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
   plan->experts.dispatcher = Choose(kDispatchers, training.Text("moe_dispatcher"));
   plan->experts.moe_imbalance = training.Real("moe_imbalance");
   plan->experts.shared_expert_overlap = training.Bool("moe_shared_overlap");
-  plan->experts.moe_comm_overlap = training.Bool("moe_comm_overlap");
+  plan->experts.moe_comm_overlap =
+      training.Has("moe_comm_overlap") && training.Bool("moe_comm_overlap");
   plan->experts.moe_delayed_weights = training.Bool("moe_delayed_weights");
   plan->optimizer = Choose(kOptimizers, training.Text("optimizer"));
   plan->optimizer_states = Choose(kOptimizerStates, training.Text("optimizer_states"));
@@ -424,6 +426,15 @@ Status ReadSchedule(const Source& source, const Sections& sections, Plan* plan,
   return {};
 }
 
+// DualPipe is there to hide exchanges of tokens: it does so unless told otherwise.
+void OverlapPairs(const Sections& sections, const workload::Model& model, Plan* plan,
+                  std::vector<std::string>* assumed) {
+  if (!plan->pairs_passes() || sections.training.Has("moe_comm_overlap")) return;
+  if (model.experts.count == 0 || !workload::CheckTokenOverlap(*plan).ok()) return;
+  plan->experts.moe_comm_overlap = true;
+  assumed->push_back("training.moe_comm_overlap: true, as the schedule pairs passes");
+}
+
 // A list with equal entries that follow each other counted: "0, 126 of 1, 0".
 std::string InRuns(const std::vector<int>& list) {
   std::string text;
@@ -624,6 +635,7 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   workload.libraries.userbuffers = workload.libraries.transformer_engine &&
                                    plan.framework.tp_comm_overlap && plan.parallel.tp > 1;
   ORRERY_RETURN_IF_ERROR(ReadSchedule(source, sections, &plan, assumed));
+  OverlapPairs(sections, workload.model, &plan, assumed);
   Status status = CheckSharded(workload.framework, workload.framework_defaults, plan);
   if (status.ok()) status = CheckArithmetic(device, plan);
   if (status.ok()) status = workload::Validate(workload.model, plan);

@@ -205,8 +205,8 @@ constexpr Option kTraining[] = {
      .doc = "Shared experts run beside the dispatch of tokens to the others."},
     {.name = "moe_comm_overlap",
      .type = kBool,
-     .fallback = "false",
-     .doc = "Exchanges of tokens of one micro-batch run beside compute of another."},
+     .doc = "Exchanges of tokens of one micro-batch run beside compute of another; false when left "
+            "out, but for the schedules dualpipe and dualpipe-v, which pair passes for it."},
     {.name = "moe_delayed_weights",
      .type = kBool,
      .fallback = "false",

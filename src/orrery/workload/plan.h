@@ -31,6 +31,9 @@ struct PipelinePass {
   enum class Kind : std::uint8_t { kForward, kBackward, kData, kWeight };
   Kind kind = Kind::kForward;
   int chunk = 0, microbatch = 0;
+  // A forward pass that runs in step with the backward pass behind it, where layers of experts may
+  // (ExpertPlan::moe_comm_overlap).
+  bool in_step = false;
   friend bool operator==(const PipelinePass&, const PipelinePass&) = default;
 };
 // A user's own schedule: the passes of each stage, in order.
@@ -345,6 +348,10 @@ struct Plan {
   bool v_shape() const {
     return parallel.schedule == Schedule::kZbV || parallel.schedule == Schedule::kDualPipeV ||
            (parallel.schedule == Schedule::kGiven && parallel.given && parallel.given->v_shape);
+  }
+  // Whether the schedule pairs forward with backward passes, to hide exchanges of tokens.
+  bool pairs_passes() const {
+    return parallel.schedule == Schedule::kDualPipe || parallel.schedule == Schedule::kDualPipeV;
   }
   // Whether the whole model lies on the stages twice, once in either direction.
   bool dual() const { return parallel.schedule == Schedule::kDualPipe; }

@@ -62,25 +62,41 @@ Status CheckMamba(const Model& model, const Plan& plan) {
   return {};
 }
 
-// Megatron's rules for overlap_moe_expert_parallel_comm, and what is built of it.
-Status CheckOverlap(const Plan& plan) {
-  if (!plan.experts.moe_comm_overlap) {
-    if (!plan.experts.moe_delayed_weights) return {};
-    return InvalidInput(
-        "training.moe_delayed_weights: only with moe_comm_overlap, as in Megatron; set it or leave "
-        "this out");
-  }
+// The fused kernels are of mxfp8 and of gated activations.
+Status CheckFusedMlp(const Model& model, const Plan& plan) {
+  if (!plan.framework.moe_fused_mlp) return {};
+  const auto refuse = [](std::string_view why) {
+    return InvalidInput("framework_options.moe_fused_mlp: {}; leave it out", why);
+  };
+  if (model.experts.count == 0) return refuse("the model has no experts");
+  if (plan.precision.low != LowPrecision::kMxfp8) return refuse("only for precision mxfp8");
+  if (model.activation != Activation::kSwiglu) return refuse("only for a gated activation");
+  return {};
+}
+
+// Megatron's rule.
+Status CheckDelayedWeights(const Plan& plan) {
+  if (!plan.experts.moe_delayed_weights || plan.experts.moe_comm_overlap) return {};
+  return InvalidInput(
+      "training.moe_delayed_weights: only with moe_comm_overlap, as in Megatron; set it or leave "
+      "this out");
+}
+
+}  // namespace
+
+Status CheckTokenOverlap(const Plan& plan) {
   if (plan.parallel.ep == 1) {
     return InvalidInput(
         "training.moe_comm_overlap: with ep 1 no tokens are exchanged; leave it out");
   }
   const bool schedule = plan.parallel.schedule == Schedule::k1f1bInterleaved ||
+                        plan.pairs_passes() ||
                         (plan.parallel.schedule == Schedule::k1f1b && plan.parallel.pp == 1);
   if (!schedule || plan.memory.sharding >= Sharding::kZero2) {
     return InvalidInput(
         "training.moe_comm_overlap: forward and backward passes run in step with one stage (pp 1) "
-        "or with the schedule 1f1b-interleaved, and sharding none or zero1; change these or leave "
-        "it out");
+        "or with the schedules 1f1b-interleaved, dualpipe and dualpipe-v, and sharding none or "
+        "zero1; change these or leave it out");
   }
   if (plan.experts.shared_expert_overlap) {
     return InvalidInput(
@@ -94,20 +110,6 @@ Status CheckOverlap(const Plan& plan) {
   }
   return {};
 }
-
-// The fused kernels are of mxfp8 and of gated activations.
-Status CheckFusedMlp(const Model& model, const Plan& plan) {
-  if (!plan.framework.moe_fused_mlp) return {};
-  const auto refuse = [](std::string_view why) {
-    return InvalidInput("framework_options.moe_fused_mlp: {}; leave it out", why);
-  };
-  if (model.experts.count == 0) return refuse("the model has no experts");
-  if (plan.precision.low != LowPrecision::kMxfp8) return refuse("only for precision mxfp8");
-  if (model.activation != Activation::kSwiglu) return refuse("only for a gated activation");
-  return {};
-}
-
-}  // namespace
 
 Status CheckExperts(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckFusedMlp(model, plan));
@@ -129,7 +131,8 @@ Status CheckExperts(const Model& model, const Plan& plan) {
                         plan.experts.moe_imbalance);
   }
   ORRERY_RETURN_IF_ERROR(CheckRouting(model, plan));
-  ORRERY_RETURN_IF_ERROR(CheckOverlap(plan));
+  ORRERY_RETURN_IF_ERROR(CheckDelayedWeights(plan));
+  if (plan.experts.moe_comm_overlap) ORRERY_RETURN_IF_ERROR(CheckTokenOverlap(plan));
   return CheckDegrees(model, plan);
 }
 

@@ -128,21 +128,26 @@ TEST(ExpertParts, DelayedWeightGradients) {
   EXPECT_DOUBLE_EQ(flops, flops_of(FindBlock(g, "layer.backward")));
 }
 
-// Interleaved: every layer of every micro-batch once each way, whatever runs in step.
-TEST(ExpertParts, InterleavedScheduleRunsEverythingOnce) {
+// Over stages: every layer of every micro-batch once each way, whatever runs in step.
+TEST(ExpertParts, SchedulesRunEverythingOnce) {
   Plan p = Overlapped();
   p.parallel.pp = 4;
   p.parallel.vpp = 2;
   p.parallel.dp = 4;
   p.batch.global_batch = 32;
-  p.parallel.schedule = Schedule::k1f1bInterleaved;
-  for (const bool p2p : {false, true}) {
+  for (const auto& [schedule, p2p] : {std::pair{Schedule::k1f1bInterleaved, false},
+                                      {Schedule::k1f1bInterleaved, true},
+                                      {Schedule::kDualPipe, false},
+                                      {Schedule::kDualPipeV, false}}) {
+    p.parallel.schedule = schedule;
     p.framework.overlap_p2p = p2p;
     const graph::Graph g = Make(SmallExperts(8), p);
     EXPECT_TRUE(graph::Verify(g).ok());
     for (const graph::Program& program : g.programs) {
       std::map<std::string, int> ran;
+      int parts = 0;
       for (const graph::Call& call : program.calls) {
+        parts += g.name(g.blocks[call.block.index()].name) == "layer.forward.2" ? 1 : 0;
         std::string name = g.name(g.blocks[call.block.index()].name);
         if (name.starts_with("layer.") && !name.ends_with(".2") && !name.ends_with(".3")) {
           ran[name.substr(0, 9)] += call.repeat;
@@ -150,6 +155,7 @@ TEST(ExpertParts, InterleavedScheduleRunsEverythingOnce) {
       }
       EXPECT_EQ(ran["layer.for"], 8 * 2);
       EXPECT_EQ(ran["layer.bac"], 8 * 2);
+      EXPECT_GT(parts, 0);
     }
   }
 }

@@ -7,16 +7,18 @@
 // With an even number of stages. DualPipeV folds the lower half back: stage s holds parts s and
 // 2·pp − 1 − s once, and all micro-batches enter at the first stage.
 //
-// There a forward and a backward run side by side as one unit F&B, which hides exchanges of
-// experts; bubble (pp/2 − 1)·(TF&B + TB − 3·TW), TB a whole backward (table 2). Here they are two
-// passes after one another, nothing of one hidden by the other, and each output leaves when its own
-// pass ends: bubble (pp/2 − 1)·(TF + TD − TW), TD of data gradients, and (pp − 1)·(TF + TD − TW)
-// folded. Both are one list, of `place` in a half of `half` stages and n micro-batches a direction,
-// where "near" is the chunk whose micro-batches enter at this half's outer end, "far" the other:
+// A forward and a backward in step are one unit F&B, whose layers hide each other's exchanges of
+// tokens (ExpertPlan::moe_comm_overlap): both wait for their inputs, both outputs leave at the end;
+// bubble (pp/2 − 1)·(TF&B + TB − 3·TW), TB a whole backward (table 2; where TF = TD). Without, they
+// are two passes after one another, and each output leaves when its own pass ends: bubble (pp/2 −
+// 1)·(TF + TD − TW), TD of data gradients, and (pp − 1)·(TF + TD − TW) folded. Both are one list,
+// of `place` in a half of `half` stages and n micro-batches a direction, where "near" is the chunk
+// whose micro-batches enter at this half's outer end, "far" the other, F&B in brackets:
 //   2·(half − place − 1) near forwards; place + 1 pairs of near and far forwards;
 //   half − place − 1 times far data gradients, their weights, far forward;
-//   n − 2·half + place + 1 times near forward, far backward, far forward, near backward;
-//   half − place − 1 times far backward, far forward, near backward;
+//   n − 2·half + place + 1 times (near forward, far backward), (far forward, near backward), of
+//   which the innermost stages run the first pair one after the other;
+//   half − place − 1 times far backward, (far forward, near backward);
 //   place + 1 pairs of far and near backwards, the last place + 1 of which keep weights back;
 //   half − place − 1 times weights and near data gradients; the weights left.
 // Needs n ≥ 2·half.
@@ -37,9 +39,9 @@ class Half {
   // Micro-batches of chunk c begin at first[c].
   Half(int near, std::array<int, 2> first) : near_(near), forwards_(first), backwards_(first) {}
 
-  void Forward(bool near) {
+  void Forward(bool near, bool in_step = false) {
     const int c = Chunk(near);
-    passes_.push_back({Kind::kForward, c, forwards_[c]++});
+    passes_.push_back({Kind::kForward, c, forwards_[c]++, in_step});
   }
   void Backward(bool near) {
     const int c = Chunk(near);
@@ -81,14 +83,14 @@ std::vector<PipelinePass> Passes(int place, int half, int count, Half h) {
     h.Forward(false);
   }
   for (int i = 0; i < count - 2 * half + place + 1; ++i) {
-    h.Forward(true);
+    h.Forward(true, outer > 0 || i > 0);
     h.Backward(false);
-    h.Forward(false);
+    h.Forward(false, true);
     h.Backward(true);
   }
   for (int i = 0; i < outer; ++i) {
     h.Backward(false);
-    h.Forward(false);
+    h.Forward(false, true);
     h.Backward(true);
   }
   for (int i = 0; i < 2 * (place + 1); ++i) {

@@ -35,23 +35,20 @@ class PassWriter {
 
   void Write() {
     for (std::size_t k = 0; k < takers_.size(); ++k) Post(k);
+    const bool pairs = w_.plan().experts.moe_comm_overlap;
     for (std::size_t i = 0; i < passes_.size(); ++i) {
-      const PipelinePass& pass = passes_[i];
-      if (const Route route = Input(pass); route.crosses) {
-        const std::size_t k = Index(route);
-        while (events_[i] == graph::kNoEvent) Post(k);
-        w_.Wait(events_[i]);
-        if (--under_way_[k] == 0) Post(k);
+      WaitInput(i);
+      if (pairs && passes_[i].in_step) {
+        const PipelinePass& forward = passes_[i];
+        const PipelinePass& backward = passes_[i + 1];
+        WaitInput(i + 1);
+        w_.ForwardAndBackward(forward.chunk, forward.microbatch, backward.chunk,
+                              backward.microbatch, false);
+        Finish(i++);
+      } else {
+        Run(passes_[i]);
       }
-      Run(pass);
-      if (const Route route = Output(pass); route.crosses) {
-        Send(Index(route),
-             w_.StartMessage(true, route.next, route.gradient, pass.chunk, pass.microbatch));
-      }
-      if (w_.plan().framework.overlap_grad_reduce &&
-          last_[static_cast<std::size_t>(pass.chunk)] == i) {
-        w_.ReduceChunk(pass.chunk);
-      }
+      Finish(i);
     }
     for (const auto& kind : sends_) {
       for (const std::int16_t send : kind) w_.Wait(send);
@@ -67,6 +64,28 @@ class PassWriter {
     if (pass.kind == Kind::kWeight) return {};
     const bool gradient = pass.kind != Kind::kForward;
     return {NeighbourOf(w_.plan(), stage, pass.chunk, input != gradient), gradient};
+  }
+
+  void WaitInput(std::size_t i) {
+    const Route route = Input(passes_[i]);
+    if (!route.crosses) return;
+    const std::size_t k = Index(route);
+    while (events_[i] == graph::kNoEvent) Post(k);
+    w_.Wait(events_[i]);
+    if (--under_way_[k] == 0) Post(k);
+  }
+
+  // Sends what a pass has made, and reduces its chunk's gradients behind the last pass.
+  void Finish(std::size_t i) {
+    const PipelinePass& pass = passes_[i];
+    if (const Route route = Output(pass); route.crosses) {
+      Send(Index(route),
+           w_.StartMessage(true, route.next, route.gradient, pass.chunk, pass.microbatch));
+    }
+    if (w_.plan().framework.overlap_grad_reduce &&
+        last_[static_cast<std::size_t>(pass.chunk)] == i) {
+      w_.ReduceChunk(pass.chunk);
+    }
   }
 
   // Posts the next receive of a kind, if there is one.

@@ -5,7 +5,8 @@
 // (activations or gradients, to or from either neighbour) has a stream and a tag of its own, so
 // that messages match in the order of the passes that make and take them. A receive is posted when
 // the pass before it of its kind begins; sends are waited for at the end, or when 60 of a kind are
-// under way. A chunk's gradients are reduced after its last pass.
+// under way. A chunk's gradients are reduced after its last pass. A pair in step
+// (PipelinePass::in_step) waits for both inputs, and sends both outputs when it is done.
 //
 // Placement: chunk c of stage s is the (c·pp + s)-th part of the model in depth, so that the last
 // stage sends to the first one's next chunk; in V shape odd chunks run backwards through the

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "orrery/graph/verify/verify.h"
 #include "orrery/workload/generators/schedules/passes.h"
@@ -29,10 +30,11 @@ struct Span {
   int idle() const { return last - first - busy; }
 };
 
-// Runs the lists of all stages: a pass starts when the stage is free and its input is there.
+// Runs the lists of all stages: a pass starts when the stage is free and its input is there; with
+// `pairs` two in step begin and end as one.
 enum class Fold { kNone, kV, kDual };
 std::vector<Span> Play(const std::vector<std::vector<PipelinePass>>& stages, Fold fold,
-                       const Costs& costs) {
+                       const Costs& costs, bool pairs = false) {
   const int p = static_cast<int>(stages.size());
   const int parts = fold == Fold::kV ? 2 * p : p;
   const auto depth = [&](int stage, int chunk) {
@@ -46,27 +48,30 @@ std::vector<Span> Play(const std::vector<std::vector<PipelinePass>>& stages, Fol
     moved = false;
     for (std::size_t s = 0; s < stages.size(); ++s) {
       while (at[s] < stages[s].size()) {
-        const PipelinePass& pass = stages[s][at[s]];
-        const int d = depth(static_cast<int>(s), pass.chunk);
-        int ready = 0;
-        if (pass.kind == Kind::kForward && d > 0) {
-          const auto input = ends.find({false, d - 1, pass.microbatch});
-          if (input == ends.end()) break;
-          ready = input->second;
-        } else if (IsBackward(pass.kind) && d + 1 < parts) {
-          const auto input = ends.find({true, d + 1, pass.microbatch});
-          if (input == ends.end()) break;
-          ready = input->second;
+        const std::size_t count = pairs && stages[s][at[s]].in_step ? 2 : 1;
+        const std::span unit(&stages[s][at[s]], count);
+        int start = free[s], cost = 0;
+        bool ready = true;
+        for (const PipelinePass& pass : unit) {
+          const int d = depth(static_cast<int>(s), pass.chunk);
+          const int from = IsBackward(pass.kind) ? d + 1 : d - 1;
+          cost += costs.of(pass.kind);
+          if (pass.kind == Kind::kWeight || from < 0 || from >= parts) continue;
+          const auto input = ends.find({IsBackward(pass.kind), from, pass.microbatch});
+          ready = ready && input != ends.end();
+          if (input != ends.end()) start = std::max(start, input->second);
         }
-        const int start = std::max(free[s], ready);
-        free[s] = start + costs.of(pass.kind);
-        if (pass.kind != Kind::kWeight) {
+        if (!ready) break;
+        free[s] = start + cost;
+        for (const PipelinePass& pass : unit) {
+          if (pass.kind == Kind::kWeight) continue;
+          const int d = depth(static_cast<int>(s), pass.chunk);
           ends[{IsBackward(pass.kind), d, pass.microbatch}] = free[s];
         }
         if (at[s] == 0) spans[s].first = start;
         spans[s].last = free[s];
-        spans[s].busy += costs.of(pass.kind);
-        ++at[s];
+        spans[s].busy += cost;
+        at[s] += count;
         moved = true;
       }
     }
@@ -143,6 +148,24 @@ TEST(DualPipe, BubbleIsTheWayToTheMiddle) {
         for (const Span& s : spans) end = std::max(end, s.last);
         const int work = m * (costs.forward + costs.data + costs.weight);
         EXPECT_EQ(end - work, (p / 2 - 1) * (costs.forward + costs.data - costs.weight))
+            << p << " stages, " << m << " micro-batches";
+      }
+    }
+  }
+}
+
+// DeepSeek-V3, table 2: (p/2 − 1)·(TF&B + TB − 3·TW), here with TF&B = TF + TB, and data gradients
+// as long as forwards (else a hop costs 2·TF + TD − TW, where the table has TF + 2·TD − TW).
+TEST(DualPipe, PairsHaveThePapersBubble) {
+  for (const int p : {2, 4, 8, 16}) {
+    for (const int m : {2 * p, 4 * p, 4 * p + 2}) {
+      for (const Costs costs : {Costs{1, 1, 1}, Costs{10, 10, 7}}) {
+        const auto spans = Play(All(DualPipePasses, p, m), Fold::kDual, costs, true);
+        int end = 0;
+        for (const Span& s : spans) end = std::max(end, s.last);
+        const int backward = costs.data + costs.weight;
+        const int pair = costs.forward + backward;
+        EXPECT_EQ(end - m * pair, (p / 2 - 1) * (pair + backward - 3 * costs.weight))
             << p << " stages, " << m << " micro-batches";
       }
     }
