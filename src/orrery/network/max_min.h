@@ -31,6 +31,10 @@
 // check finds the others. A class that came and has all of its links to itself has the least of
 // their levels, and no set.
 //
+// Links that cannot hold anybody back are left out (max_min_links.cc): those whose classes all
+// cross another link that does so first, for good, and those with room for more than their classes
+// have, while they have it.
+//
 // Source: bottleneck conditions after Bertsekas and Gallager, Data Networks (1992), 6.5.2, in
 // integers; docs of the rule: DESIGN, "A network is a few calls".
 //
@@ -46,7 +50,8 @@
 // Cost. A round is O(cells of the set's rows + links of these · log): a cell is a bottleneck and a
 // link that its classes cross, and costs some nanoseconds; rounds are few (bench/network_bench). A
 // class that comes, goes or gets another bottleneck costs a look-up for each of its loads. Memory:
-// 40 bytes a class, 24 a load, some 60 a cell (no more than loads), 170 a link.
+// 40 bytes a class, 24 a load (28 on a link left out for good), some 60 a cell (no more than
+// loads), 250 a link.
 #pragma once
 
 #include <cstdint>
@@ -115,11 +120,13 @@ class MaxMin {
   // How much work it was: exact counters for benches and tests.
   struct Counters {
     std::uint64_t solves = 0, rounds = 0;
-    std::uint64_t disturbed = 0;  // Σ over solves of the disturbed sets' bottlenecks
-    std::uint64_t cells = 0;      // Σ over solves of the cells of their rows
-    std::uint64_t changed = 0;    // Σ over solves of bottlenecks with another level
-    std::uint64_t moved = 0;      // Σ over solves of classes with another bottleneck
-    std::uint64_t lone = 0;       // Σ over solves of classes that met nobody
+    std::uint64_t disturbed = 0;                // Σ over solves of the disturbed sets' bottlenecks
+    std::uint64_t cells = 0;                    // Σ over solves of the cells of their rows
+    std::uint64_t changed = 0;                  // Σ over solves of bottlenecks with another level
+    std::uint64_t moved = 0;                    // Σ over solves of classes with another bottleneck
+    std::uint64_t lone = 0;                     // Σ over solves of classes that met nobody
+    std::uint64_t loosened = 0, tightened = 0;  // links
+    std::uint64_t uncovered = 0;                // links that had been left out for good
   };
   const Counters& counters() const { return counters_; }
 
@@ -156,17 +163,25 @@ class MaxMin {
   };
   struct Bottleneck {
     std::int64_t level = 0;
-    std::int64_t next = 0;     // level in the filling under way
+    std::int64_t ceiling = 0;  // the level stays below, as far as loose links are concerned
     std::uint32_t joined = 0;  // epoch in which it joined the disturbed set
     std::uint32_t capped = 0;  // of its classes, those with a cap that does not hold them back
     bool frozen = false;
     bool dirty = false;
-    std::vector<RowEntry> row;
+    std::uint32_t tight = 0;    // of its row, the first ones are of tight links
+    std::vector<RowEntry> row;  // of a cell each
+    std::span<const RowEntry> tight_row() const { return {row.data(), tight}; }
+    std::span<const RowEntry> loose_row() const { return std::span(row).subspan(tight); }
+  };
+  enum class Hold : std::uint8_t {
+    kTight,    // may hold somebody back
+    kLoose,    // has room for the ceilings of all bottlenecks: holds nobody back
+    kCovered,  // another link holds its classes back first: has no cells
   };
   struct alignas(64) Link {     // a line of the cache: what a pass over a row goes to
     std::int64_t capacity = 0;  // all amounts in 2^-18 byte/s
-    std::int64_t used = 0;
-    std::int64_t weight = 0;  // Σ share · weight · members
+    std::int64_t used = 0;      // of a loose link: would be, at the ceilings
+    std::int64_t weight = 0;    // Σ share · weight · members
     // Of the solve under way.
     std::int64_t fixed = 0;     // what classes outside the set use
     std::int64_t open = 0;      // weight of the set on the link
@@ -176,6 +191,13 @@ class MaxMin {
     bool holds = false;  // it is the bottleneck of a class
     bool asked = false;  // the filling asks for its level
     bool froze = false;
+    Hold hold = Hold::kCovered;
+  };
+  // Why a link is covered: by which loads of a class that crosses it.
+  struct Cover {
+    std::uint32_t witness = kNone;      // the first class that crossed it
+    std::uint32_t by = 0;               // its loads whose links cover, as bits
+    std::vector<std::uint32_t> hidden;  // loads that have no cell
   };
   struct Key {
     std::int64_t level = 0;
@@ -192,6 +214,20 @@ class MaxMin {
   void Enter(std::uint32_t at, std::uint32_t bottleneck, std::int64_t weight);
   void Withdraw(std::uint32_t at, std::int64_t weight);
   RowEntry& EntryOf(const Cell& cell) { return bottlenecks_[cell.bottleneck].row[cell.in_row]; }
+
+  // Max_min_links.cc: links that cannot matter, for good or for now.
+  void CoverLinks(std::uint32_t id);
+  bool Covers(const Load& by, const Load& of) const;
+  void Uncover(std::uint32_t number);
+  void Tighten(std::uint32_t number);
+  void TryToLoosen(std::uint32_t number);
+  void SetTight(const Cell& cell, bool tight);
+  void SetCeiling(std::uint32_t bottleneck, std::int64_t ceiling);
+  void AddToLoose(std::uint32_t number, std::int64_t used);
+  void RaiseCeilings();
+  void LowerCeilings();
+  bool Hidden(std::uint32_t at) const { return places_[at].cell == kHidden; }
+  static std::int64_t Above(std::int64_t level) { return level + level / kHeadroom; }
 
   bool IsLink(std::uint32_t bottleneck) const { return bottleneck < links_.size(); }
   std::uint32_t newcomers() const { return static_cast<std::uint32_t>(links_.size()); }
@@ -221,13 +257,16 @@ class MaxMin {
   void CheckLink(std::uint32_t number);
   void CheckClose(std::uint32_t number, std::int64_t slack);
   void Apply(Changes* changes);
-  std::int64_t LevelNow(std::uint32_t b) const {
-    return InSet(b) ? bottlenecks_[b].next : bottlenecks_[b].level;
-  }
+
+  static constexpr std::uint32_t kHidden = kNone - 1;
+  static constexpr std::int64_t kHeadroom = 16;  // of a ceiling above its level, a part
 
   std::vector<Link> links_;
+  std::vector<Cover> covers_;                      // by link
+  std::vector<std::uint64_t> settled_;             // by link: the solve since which it is tight
   std::vector<std::vector<ColumnEntry>> columns_;  // by link
   std::vector<Bottleneck> bottlenecks_;  // of links, of who came and waits for a solve, of caps
+  std::vector<std::int64_t> next_;       // by bottleneck: its level in the filling under way
   std::vector<std::uint32_t> cap_class_;
   std::vector<Class> classes_;
   std::vector<Load> loads_;
@@ -238,7 +277,9 @@ class MaxMin {
   std::vector<std::uint32_t> newcomer_slots_;  // by link
   std::size_t used_slots_ = 0;
   std::vector<std::uint32_t> dirty_, came_;  // bottlenecks; classes
+  std::vector<std::uint32_t> strained_;      // links that may be loose no longer
   bool always_full_ = false;
+  bool cover_ = true;  // capacities have not changed since classes came
 
   // Of the solve under way.
   std::uint32_t epoch_ = 0;
@@ -246,7 +287,8 @@ class MaxMin {
   std::size_t unfrozen_rows_ = 0;
   bool grew_ = false;
   std::vector<Key> heap_;
-  std::vector<std::uint32_t> stage_, moved_, scratch_;
+  std::vector<std::int64_t> keys_;  // by link: its level in the heap; higher ones are void
+  std::vector<std::uint32_t> stage_, moved_, reset_, scratch_;
   std::vector<std::pair<std::int64_t, std::int64_t>> close_;  // levels and weights of one link
   Counters counters_;
 };
