@@ -86,7 +86,9 @@ Status Machine::Run() {
     if (queued == kNever && flying == kNever) break;
     if (flying <= queued) {
       ended_.clear();
-      const SimTime now = transport_->AdvanceUntil(flying, &ended_);
+      // As far as nothing starts: a network may work ahead of its next event.
+      const SimTime until = queued < kNever ? queued : std::max(flying, kMaxDuration);
+      const SimTime now = transport_->AdvanceUntil(until, &ended_);
       now_ = now;
       for (const Transport::Ended& e : ended_) EndMeeting(e, now);
     } else {

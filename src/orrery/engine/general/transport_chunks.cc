@@ -50,7 +50,7 @@ class ChunkTransport final : public Transport {
       if (next > t) return t;
       now_ = next;
       if (network_->next_time() <= next) {
-        TakeDeliveries(next);
+        TakeDeliveries(std::min(t, queue_.NextTime()));
       } else {
         const Event e = queue_.Top();
         queue_.Pop();
@@ -255,9 +255,12 @@ class ChunkTransport final : public Transport {
                                  : runs[in_.inputs->graph->bindings[creator].job.index()].priority};
     network_->Start(now, {&t, 1});
   }
+  // Of the first time until `time` that has any.
   void TakeDeliveries(SimTime time) {
     done_.clear();
-    now_ = network_->AdvanceUntil(time, &done_);
+    const SimTime reached = network_->AdvanceUntil(time, &done_);
+    if (done_.empty()) return;
+    now_ = reached;
     arrived_.clear();
     for (const network::Completion& c : done_) {
       ++events_;

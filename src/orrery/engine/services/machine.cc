@@ -95,7 +95,9 @@ Status Machine::Run() {
     if (queued == kNever && flying == kNever) break;
     if (flying <= queued) {
       done_.clear();
-      const SimTime now = network_.AdvanceUntil(flying, &done_);
+      // As far as nothing starts: a network may work ahead of its next event.
+      const SimTime until = queued < kNever ? queued : std::max(flying, kMaxDuration);
+      const SimTime now = network_.AdvanceUntil(until, &done_);
       std::ranges::sort(done_, {}, &network::Completion::id);
       for (const network::Completion& c : done_) Land(c.id, now, done_.size() == 1);
       events_ += done_.size();
