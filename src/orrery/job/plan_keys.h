@@ -40,12 +40,13 @@ inline constexpr std::array<Named<workload::Optimizer>, 7> kOptimizers = {
      {"sgd", workload::Optimizer::kSgd},
      {"lion", workload::Optimizer::kLion},
      {"lamb", workload::Optimizer::kLamb}}};
-inline constexpr std::array<Named<workload::OptimizerStates>, 5> kOptimizerStates = {
+inline constexpr std::array<Named<workload::OptimizerStates>, 6> kOptimizerStates = {
     {{"full", workload::OptimizerStates::kFull},
      {"fp32", workload::OptimizerStates::kFp32},
      {"8bit", workload::OptimizerStates::k8bit},
      {"4bit", workload::OptimizerStates::k4bit},
-     {"fp8", workload::OptimizerStates::kFp8}}};
+     {"fp8", workload::OptimizerStates::kFp8},
+     {"bf16", workload::OptimizerStates::kBf16}}};
 inline constexpr std::array<Named<workload::BaseWeights>, 4> kBaseWeights = {
     {{"none", workload::BaseWeights::kModelType},
      {"nf4", workload::BaseWeights::kNf4},

@@ -95,6 +95,23 @@ void ReadRecompute(Reading* r) {
   if (oldest) ReadFullRecompute("uniform", oldest_each, r);
 }
 
+// Moments of the precision-aware optimizer.
+void ReadMegatronStates(Reading* r) {
+  const auto type = [r](std::string_view argument) {
+    const std::string said = r->Text(argument);
+    return said.empty() ? std::string("fp32") : said;
+  };
+  const std::string first = type("--exp-avg-dtype"), second = type("--exp-avg-sq-dtype");
+  if (first == "fp32" && second == "fp32") return;
+  if (first == "bf16" && second == "bf16") {
+    r->draft().SetText("training.optimizer_states", "bf16");
+  } else {
+    r->Refuse(first == "fp32" ? "--exp-avg-sq-dtype" : "--exp-avg-dtype",
+              fmt::format("moments in {} and {} are not modelled; both in fp32 or bf16 are",
+                          Printable(first, 20), Printable(second, 20)));
+  }
+}
+
 void ReadMegatronSharding(Reading* r) {
   Draft& draft = r->draft();
   const bool distributed = r->On("--use-distributed-optimizer") || r->On("--distributed-optimizer");
@@ -122,6 +139,7 @@ void ReadMegatronSharding(Reading* r) {
   } else if (!draft.Has("framework_options.overlap_param_gather")) {
     draft.Set("framework_options.overlap_param_gather", fsdp);
   }
+  ReadMegatronStates(r);
   const bool cpu = r->On("--optimizer-cpu-offload");
   const double share = r->Real("--optimizer-offload-fraction", 1);
   if (cpu && share < 1 && share > 0) {

@@ -220,11 +220,11 @@ constexpr Option kTraining[] = {
     {.name = "optimizer_states",
      .type = kChoice,
      .fallback = "full",
-     .choices = "full|fp32|8bit|4bit|fp8",
-     .doc =
-         "In what moments are kept. full: fp32, or the parameters' type under "
-         "model_type_states; fp32: that in any case, a kernel a tensor (bitsandbytes); by blocks "
-         "with a scale each: 8bit (bitsandbytes, torchao), 4bit and fp8 (torchao)."},
+     .choices = "full|fp32|bf16|8bit|4bit|fp8",
+     .doc = "In what moments are kept. full: fp32, or the parameters' type under "
+            "model_type_states; fp32: that in any case, a kernel a tensor (bitsandbytes); bf16: of "
+            "fused Adam (Megatron's precision-aware optimizer); by blocks "
+            "with a scale each: 8bit (bitsandbytes, torchao), 4bit and fp8 (torchao)."},
     {.name = "momentum", .type = kBool, .fallback = "true", .doc = "Whether sgd keeps a momentum."},
     {.name = "offload",
      .type = kChoice,

@@ -116,7 +116,7 @@ enum class Reducer : std::uint8_t { kBuffer, kDdp, kDeepSpeed };
 // the decay is in the same kernels.
 enum class Optimizer : std::uint8_t { kAdam, kAdafactor, kMuon, kSgd, kLion, kLamb };
 // In what its moments are kept (generators/sharding/optimizer.h).
-enum class OptimizerStates : std::uint8_t { kFull, kFp32, k8bit, k4bit, kFp8 };
+enum class OptimizerStates : std::uint8_t { kFull, kFp32, k8bit, k4bit, kFp8, kBf16 };
 // What is captured as CUDA graphs: nothing; each layer's forward and backward; the iteration.
 enum class CudaGraphs : std::uint8_t { kNone, kLayers, kIteration };
 // With kLayers, the parts of a layer that are captured, as bits (Megatron's cuda_graph_scope).

@@ -352,6 +352,12 @@ Status CheckAdafactor(const Model& model, const Plan& plan) {
 
 Status CheckOptimizerStates(const Plan& plan) {
   if (plan.optimizer_states == OptimizerStates::kFull) return {};
+  if (plan.optimizer_states == OptimizerStates::kBf16 &&
+      (plan.optimizer != Optimizer::kAdam || !plan.framework.fused_adam)) {
+    return InvalidInput(
+        "training.optimizer_states: bf16 is of fused Adam (Transformer Engine's); use full, or "
+        "optimizer: adam with framework_options.fused_adam: true");
+  }
   if (plan.optimizer == Optimizer::kAdafactor || plan.optimizer == Optimizer::kMuon ||
       plan.optimizer == Optimizer::kLamb) {
     return InvalidInput(

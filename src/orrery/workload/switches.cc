@@ -60,7 +60,8 @@ bool WithModelTypeStates(const Plan& plan) {
 }
 bool WithNf4Tensor(const Plan& plan) { return plan.lora.base == BaseWeights::kNf4; }
 bool WithEmbeddingStates(const Plan& plan) {
-  return plan.optimizer_states != OptimizerStates::kFull && plan.lora.rank == 0;
+  return plan.optimizer_states != OptimizerStates::kFull &&
+         plan.optimizer_states != OptimizerStates::kBf16 && plan.lora.rank == 0;
 }
 bool WithOptimizerInBackward(const Plan& plan) { return plan.framework.optimizer_in_backward; }
 bool WithAdapters(const Plan& plan) { return plan.lora.rank > 0; }

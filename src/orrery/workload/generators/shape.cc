@@ -181,7 +181,9 @@ void SetSharding(const Plan& plan, Shape* s) {
 void SetStep(const Plan& plan, Shape* s) {
   const FrameworkBehaviour& framework = plan.framework;
   s->optimizer = plan.optimizer;
-  s->optimizer_states = plan.optimizer_states;
+  const bool half = plan.optimizer_states == OptimizerStates::kBf16;  // else as in full
+  s->optimizer_states = half ? OptimizerStates::kFull : plan.optimizer_states;
+  s->moment_bytes = half ? 2 : s->state_bytes;
   s->momentum = plan.momentum;
   s->whole_moments = plan.optimizer == Optimizer::kAdafactor && plan.shards_are_flat();
   if (framework.reducer == Reducer::kDeepSpeed) {
@@ -376,6 +378,7 @@ std::uint64_t Hash(const Shape& s) {
       .Add(s.base_weights)
       .Add(s.lora_experts)
       .Add(s.optimizer_states)
+      .Add(s.moment_bytes)
       .Add(s.sizes.size());
   for (const LayerSizes& own : s.sizes) {
     h.Add(own.heads.queries).Add(own.heads.keys).Add(own.heads.dim).Add(own.ffn_hidden);

@@ -65,6 +65,7 @@ struct Shape {
   std::int64_t element_bytes = 2;        // of activations and parameters
   std::int64_t gradient_bytes = 4;       // of the gradient buffer
   std::int64_t state_bytes = 4;          // of FSDP's shards and the optimizer's state
+  std::int64_t moment_bytes = 4;         // of Adam's moments in its fused kernel
   graph::DType dtype = graph::DType::kBf16;
   graph::DType gradient_dtype = graph::DType::kFp32;
   bool sequence_parallel = false;

@@ -90,7 +90,8 @@ void Adam(const Shape& s, std::int64_t n, std::int64_t tensors, BlockWriter* w) 
   const std::int64_t b = s.state_bytes;
   if (s.framework
           .fused_adam) {  // reads parameter, gradient, two moments; writes all but the gradient
-    w->Kernel("adam", Flat(MemoryOp::kAdam, n, 4 * b, 3 * b));
+    const std::int64_t moments = 2 * s.moment_bytes;
+    w->Kernel("adam", Flat(MemoryOp::kAdam, n, 2 * b + moments, b + moments));
     return;
   }
   if (!s.framework.adam_loop) {
@@ -327,8 +328,8 @@ void WriteOptimizerState(const Shape& s, std::int64_t shard, std::int64_t number
   switch (s.optimizer) {
     case Optimizer::kAdam:
     case Optimizer::kLamb:
-      forever(4, "exp_avg", shard * s.state_bytes);
-      return forever(5, "exp_avg_sq", shard * s.state_bytes);
+      forever(4, "exp_avg", shard * s.moment_bytes);
+      return forever(5, "exp_avg_sq", shard * s.moment_bytes);
     case Optimizer::kAdafactor:
       if (s.whole_moments) return forever(5, "exp_avg_sq", shard * 4);
       return forever(5, "exp_avg_sq.factors", (number >> kTensorBits) * 4);

@@ -25,6 +25,8 @@
 //               and direction. Four kernels for all (NVIDIA apex's FusedLAMB): the parameters'
 //               norms, the directions in the gradients' place, their norms, the update.
 //   fp32        Moments in fp32 beside parameters of any type, a kernel a tensor (bitsandbytes).
+//   bf16        Moments of fused Adam in bf16 (Transformer Engine's FusedAdam behind Megatron's
+//               --exp-avg-dtype).
 //   8bit, 4bit, fp8  Moments of Adam, Lion and SGD by blocks with a scale in fp32 each: a byte and
 //               blocks of 256 (Dettmers et al. 2021, whose blocks were of 2,048 until bitsandbytes
 //               0.45; torchao), half a byte and blocks of 128 (Li et al. 2023; torchao). A kernel a

@@ -96,6 +96,22 @@ TEST(Optimizers, Lamb) {
   EXPECT_EQ(written, (12 + 4) * kAll);
 }
 
+// Two bytes a moment: Adam reads parameter and gradient in fp32 and both moments.
+TEST(Optimizers, MomentsInBf16) {
+  const graph::Graph g = Make(SmallGpt(1), {.batch = {.global_batch = 1, .seq_len = 128},
+                                            .optimizer_states = OptimizerStates::kBf16});
+  EXPECT_EQ(State(g), (4 + 2 + 2) * kAll);
+  const graph::Block& block = FindBlock(g, "optimizer");
+  for (const graph::Op& op : block.ops) {
+    if (op.kind != graph::OpKind::kKernel || g.name(op.name) != "adam") continue;
+    const auto& k = std::get<graph::MemoryBound>(block.kernels[op.index]);
+    EXPECT_EQ(k.bytes_read, (4 + 4 + 2 + 2) * kAll);
+    EXPECT_EQ(k.bytes_written, (4 + 2 + 2) * kAll);
+    return;
+  }
+  FAIL() << "no kernel of Adam";
+}
+
 // Moments by blocks: a byte each and 4 bytes per 256; half a byte and 4 per 128. The fp32 parameter
 // stays.
 TEST(Optimizers, StatesByBlocks) {
