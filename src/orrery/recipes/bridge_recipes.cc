@@ -54,7 +54,12 @@ std::string Yaml(const Recipe& recipe) {
     rest.remove_prefix(std::min(end + 1, rest.size()));
     const std::size_t equals = setting.find('=');
     ORRERY_CHECK(equals != std::string_view::npos, "a recipe's setting is key=value");
-    const std::string_view key = setting.substr(0, equals), value = setting.substr(equals + 1);
+    const std::string_view key = setting.substr(0, equals);
+    std::string value(setting.substr(equals + 1));
+    if (key.ends_with("_layout")) {  // Megatron's | is the table's own separator
+      std::ranges::replace(value, '/', '|');
+      value = fmt::format("'{}'", value);
+    }
     const std::size_t dot = key.rfind('.');
     if (dot == std::string_view::npos) {
       top += fmt::format("{}: {}\n", key, value);

@@ -57,6 +57,11 @@ const Table& MegatronPatchTable();
 bool IsMegatronPatch(std::string_view text, const std::string& path);
 Result<Imported> ReadMegatronPatch(const std::vector<File>& files, const Options& options);
 
+// MindSpeed-LLM (Ascend).
+const Table& MindSpeedTable();
+bool IsMindSpeed(std::string_view text, const std::string& path);
+Result<Imported> ReadMindSpeed(const std::vector<File>& files, const Options& options);
+
 // ms-swift's `megatron sft` and `megatron pt`.
 const Table& MsSwiftMegatronTable();
 bool IsMsSwiftMegatron(std::string_view text, const std::string& path);
@@ -86,6 +91,8 @@ const Table& MsSwiftTable();
 bool IsMsSwift(std::string_view text, const std::string& path);
 const Table& OpenInstructTable();
 bool IsOpenInstruct(std::string_view text, const std::string& path);
+const Table& XtunerTable();
+bool IsXtuner(std::string_view text, const std::string& path);
 // How many processes ms-swift starts stands in the environment: NPROC_PER_NODE and NNODES.
 void ReadSwiftLaunch(const Script& script, Launch* launch);
 // ZeRO's stage, buckets and offload.
@@ -127,6 +134,15 @@ Result<Imported> ReadVerl(const std::vector<File>& files, const Options& options
 const Table& AutomodelTable();
 bool IsAutomodel(std::string_view text, const std::string& path);
 Result<Imported> ReadAutomodel(const std::vector<File>& files, const Options& options);
+// Its rules once all arguments are there. `name`: of the model, which `argument` says; `model_file`
+// a config.json given beside it; both may be empty.
+void ReadAutomodelRules(const std::string& model_file, const std::string& name,
+                        std::string_view argument, Reading* r);
+
+// NeMo-RL: an update of its policy, or its fine-tuning, on Automodel's or Megatron's layers.
+const Table& NemoRlTable();
+bool IsNemoRl(std::string_view text, const std::string& path);
+Result<Imported> ReadNemoRl(const std::vector<File>& files, const Options& options);
 
 const Table& MaxTextTable();
 bool IsMaxText(std::string_view text, const std::string& path);
@@ -140,6 +156,8 @@ Result<Imported> ReadLlmFoundry(const std::vector<File>& files, const Options& o
 const Table& NemoTable();
 bool IsNemo(std::string_view text, const std::string& path);
 Result<Imported> ReadNemo(const std::vector<File>& files, const Options& options);
+// Their LoRA.
+void ReadBridgeAdapters(Reading* r);
 // `hub`: the name of a model of the hub that says the shapes; empty: arguments say them.
 void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script,
                        const std::string& hub = "");

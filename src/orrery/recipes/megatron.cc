@@ -281,6 +281,13 @@ void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script,
   draft.SetText("framework", "megatron");
   const bool named = !r->options().model.empty() || !hub.empty();
   Draft known;
+  // Modules that predict further tokens are the training's choice, whatever the model has.
+  std::int64_t further = draft.Whole("model.mtp_layers", -1);
+  const bool repeats = draft.Has("model.mtp_repeats");
+  const auto keep_further = [&] {
+    if (further >= 0) draft.Set("model.mtp_layers", further);
+    if (further > 0 && repeats) draft.Set("model.mtp_repeats", true);
+  };
   if (named) {  // its shapes are not the recipe's to say, and rules below ask for some
     draft.Replace("model", known);
     ReadModel("hub", "", hub, "--model", r);
@@ -289,6 +296,7 @@ void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script,
       draft.Set("model.layers", model->layers);
       if (model->experts.count > 0) draft.Set("model.experts", model->experts.count);
     }
+    keep_further();
   }
   ReadMegatronModel(named, r);
   ReadMegatronStages(r);
@@ -324,7 +332,11 @@ void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script,
       {"model.heads", "--num-attention-heads"},
       {"training.seq_len", "--seq-length"},
       {"training.micro_batch", "--micro-batch-size"}};
-  if (named) draft.Replace("model", known);
+  if (named) {
+    further = draft.Whole("model.mtp_layers", -1);
+    draft.Replace("model", known);
+    keep_further();
+  }
   for (const auto& [key, argument] : kNeeded) {
     if (named && std::string_view(key).starts_with("model.")) continue;
     if (!draft.Has(key) && !r->Has(argument) && !r->IsSet(key))

@@ -65,7 +65,7 @@ std::optional<std::vector<std::string>> ParseLayout(std::string_view text) {
       flat += c;
     }
   }
-  if (!open.empty()) return std::nullopt;
+  if (!open.empty() || flat.find_first_not_of("EtdmL|") != std::string::npos) return std::nullopt;
   std::vector<std::string> chunks(1);
   for (const char c : flat) {
     if (c == '|') {

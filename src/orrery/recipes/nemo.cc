@@ -9,6 +9,7 @@
 
 #include "orrery/base/text.h"
 #include "orrery/recipes/adapters.h"
+#include "orrery/recipes/bridge_runtime.h"
 #include "orrery/recipes/configuration.h"
 #include "orrery/recipes/dialects.h"
 #include "orrery/recipes/reading.h"
@@ -23,7 +24,9 @@ using formats::Node;
 // the training data say counts (model.data.train_ds.micro_batch_size), not what an evaluation's do.
 const Row* FindLeaf(const std::string& path) {
   const std::string last = path.substr(path.rfind('.') + 1);
-  const Row* own = NemoTable().Find(last.starts_with('_') && path != "peft._target_" ? last : path);
+  const bool object =
+      last.starts_with('_') && path != "peft._target_" && path != "mixed_precision._target_";
+  const Row* own = NemoTable().Find(object ? last : path);
   const bool data = path.starts_with("model.data.") && !Contains(path, "validation_ds") &&
                     !Contains(path, "test_ds");
   if (own != nullptr && (!own->many() || !data)) return own;
@@ -31,35 +34,38 @@ const Row* FindLeaf(const std::string& path) {
   return field != nullptr ? field : own;
 }
 
-// "bf16_with_fp8_current_scaling_mixed", "bf16-mixed", "16".
-void ReadNemoPrecision(Reading* r) {
-  const bool bridge = r->Has("mixed_precision");
-  const std::string_view argument = bridge ? "mixed_precision" : "trainer.precision";
-  const std::string text = Lower(r->Text(argument));
-  if (text.empty()) return;
-  const std::string where = r->Where(argument);
-  const auto holds = [&](std::string_view part) { return text.find(part) != std::string::npos; };
-  if (holds("bf16")) {
-    r->AddAs("--bf16", std::string(argument), "", where);
-  } else if (holds("16")) {
-    r->AddAs("--fp16", std::string(argument), "", where);
+// "bf16-mixed", "16": Lightning's word, in NeMo 1.
+void ReadLightningPrecision(Reading* r) {
+  constexpr std::string_view kArgument = "trainer.precision";
+  const std::string text = Lower(r->Text(kArgument));
+  const bool bf16 = Contains(text, "bf16");
+  if (!bf16 && !Contains(text, "16")) return;
+  r->AddAs(bf16 ? "--bf16" : "--fp16", std::string(kArgument), "", r->Where(kArgument));
+}
+
+// A pipeline's layout as lists of names, a list a chunk, in Megatron's letters; false: it is none.
+bool AddLayout(const Document& document, const Leaf& leaf, Reading* r) {
+  constexpr std::string_view kArgument = "--pipeline-model-parallel-layout";
+  if (leaf.path != "model.pipeline_model_parallel_layout") return false;
+  if (leaf.node->kind != Node::Kind::kList) return false;
+  std::string layout;
+  for (const Node& chunk : leaf.node->items) {
+    if (!layout.empty()) layout += '|';
+    for (const Node& part : chunk.items) {
+      layout += part.text == "embedding" ? 'E'
+                : part.text == "decoder" ? 't'
+                : part.text == "mtp"     ? 'm'
+                : part.text == "loss"    ? 'L'
+                                         : '?';
+    }
   }
-  const std::string_view recipe = holds("mxfp8")        ? "mxfp8"
-                                  : holds("current")    ? "tensorwise"
-                                  : holds("subchannel") ? "blockwise"
-                                  : holds("delayed")    ? "delayed"
-                                                        : "";
-  if (!recipe.empty()) {
-    r->AddAs("--fp8-format", std::string(argument), "hybrid", where);
-    r->AddAs("--fp8-recipe", std::string(argument), std::string(recipe), where);
-  } else if (holds("nvfp4")) {
-    r->AddAs("--fp4-format", std::string(argument), "e2m1", where);
-  }
+  r->AddAs(kArgument, leaf.path, layout, document.Where(*leaf.node));
+  return true;
 }
 
 // What is one argument there and several of Megatron's, or the other way round.
 void AddImplied(Reading* r) {
-  ReadNemoPrecision(r);
+  ReadLightningPrecision(r);
   if (r->Has("--num-query-groups") && !r->Has("--group-query-attention")) {
     r->AddAs("--group-query-attention", "num_query_groups", "", r->Where("--num-query-groups"));
   }
@@ -108,8 +114,9 @@ void AddTokenizer(Reading* r) {
   }
 }
 
-// NeMo 1's and Megatron Bridge's.
-void ReadAdapters(Reading* r) {
+}  // namespace
+
+void ReadBridgeAdapters(Reading* r) {
   const std::string kind = Lower(r->Text("peft._target_"));
   const std::string scheme = Lower(r->Text("model.peft.peft_scheme"));
   const bool old = !scheme.empty() && scheme != "none" && scheme != "null";
@@ -143,8 +150,6 @@ void ReadAdapters(Reading* r) {
   SetLoraTargets(modules, said, r, "shared");
 }
 
-}  // namespace
-
 const Table& NemoTable() {
   static constexpr std::string_view kLines[] = {
 #include "orrery_data_recipes_nemo.inc"
@@ -172,6 +177,7 @@ Result<Imported> ReadNemo(const std::vector<File>& files, const Options& options
   ResolveExpressions(&document);
   Reading reading({&NemoTable(), &MegatronTable()}, options, file.path);
   for (const Leaf& leaf : Leaves(document.root)) {
+    if (AddLayout(document, leaf, &reading)) continue;
     const Row* row = FindLeaf(leaf.path);
     const bool same = row != nullptr && row->key.starts_with("--");
     if (same && leaf.node->kind != Node::Kind::kScalar) continue;
@@ -179,11 +185,12 @@ Result<Imported> ReadNemo(const std::vector<File>& files, const Options& options
       reading.AddUnknown(leaf.path, document.Where(*leaf.node), {&NemoTable()});
     }
   }
+  const bool lightning = document.root.Find("trainer") != nullptr;
+  if (!lightning) ApplyBridgeRuntime(document, &reading);
   AddImplied(&reading);
   AddTokenizer(&reading);
   reading.Translate();
   Launch launch;
-  const bool lightning = document.root.Find("trainer") != nullptr;
   if (reading.Has("trainer.num_nodes"))
     launch.nodes = reading.Whole("trainer.num_nodes").value_or(0);
   if (reading.Has("trainer.devices")) {
@@ -200,7 +207,8 @@ Result<Imported> ReadNemo(const std::vector<File>& files, const Options& options
     reading.draft().Set("model.shared_norm", true);
   }
   reading.draft().SetText("framework", lightning ? "nemo" : "megatron-bridge");
-  ReadAdapters(&reading);
+  if (!lightning) ApplyBridgeSwitches(&reading);
+  ReadBridgeAdapters(&reading);
   ReadStepOverlap(&reading);
   return reading.Finish("nemo");
 }

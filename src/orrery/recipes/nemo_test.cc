@@ -29,7 +29,7 @@ TEST(Nemo, BridgeIsMegatronInSections) {
   EXPECT_EQ(w.plan.parallel.dp, 4);
   EXPECT_EQ(w.plan.batch.global_batch, 128);
   EXPECT_TRUE(w.plan.framework.tp_comm_overlap);
-  EXPECT_FALSE(w.plan.framework.grad_reduce_fp32);
+  EXPECT_TRUE(w.plan.framework.grad_reduce_fp32);  // its mixed precision's, not ddp's
   EXPECT_EQ(w.plan.memory.sharding, workload::Sharding::kZero1);
   EXPECT_THAT(imported->job_text, HasSubstr("fp8_recipe: current"));
   EXPECT_THAT(imported->job_text, HasSubstr("framework: megatron-bridge"));
@@ -88,6 +88,96 @@ TEST(Nemo, OverridesNeedAModel) {
                                            {.cluster = "h100-ib-400g", .gpus = 8});
   ASSERT_FALSE(typo.ok());
   EXPECT_THAT(typo.status().message(), HasSubstr("unknown argument 'ddp.overlap_grad_reduse'"));
+}
+
+constexpr const char* kBridge =
+    "model:\n  hf_model_id: meta-llama/Meta-Llama-3-8B\n  tensor_model_parallel_size: 2\n"
+    "  sequence_parallel: true\n  seq_length: 8192\ntrain:\n  global_batch_size: 128\n"
+    "  micro_batch_size: 1\nddp:\n  use_distributed_optimizer: true\n"
+    "  grad_reduce_in_fp32: false\n  overlap_grad_reduce: false\n  overlap_param_gather: false\n";
+
+workload::Plan BridgePlan(const std::string& more) {
+  const Result<Imported> imported =
+      ImportYaml(kBridge + more, {.cluster = "h100-ib-400g", .gpus = 16});
+  EXPECT_TRUE(imported.ok()) << imported.status().message();
+  return imported.ok() ? imported->job.workloads.front().plan : workload::Plan();
+}
+
+// MixedPrecisionConfig.setup writes its own value over what ddp, model and optimizer say.
+TEST(Nemo, BridgesPrecisionOverrulesDdp) {
+  EXPECT_TRUE(BridgePlan("mixed_precision: bf16_mixed\n").framework.grad_reduce_fp32);
+  EXPECT_TRUE(BridgePlan("mixed_precision: bf16-mixed\n").framework.grad_reduce_fp32);
+  const std::string target = "mixed_precision:\n  _target_: megatron.bridge.mixed_precision.";
+  EXPECT_FALSE(
+      BridgePlan(target + "bf16_mixed\n  grad_reduce_in_fp32: false\n").framework.grad_reduce_fp32);
+  EXPECT_TRUE(
+      BridgePlan(target + "MixedPrecisionConfig\n  bf16: true\n").framework.grad_reduce_fp32);
+  // First and last layers, and parameters gathered in fp8, hang on the name as well.
+  const workload::Plan current =
+      BridgePlan("mixed_precision: bf16_with_fp8_current_scaling_mixed\n");
+  EXPECT_EQ(current.precision.bf16_first_layers, 1);
+  EXPECT_EQ(current.precision.bf16_last_layers, 1);
+  EXPECT_TRUE(current.framework.low_precision_gather);
+  const workload::Plan blocks =
+      BridgePlan("mixed_precision: bf16_with_fp8_subchannel_scaling_mixed\n");
+  EXPECT_EQ(blocks.precision.bf16_first_layers, 0);
+  EXPECT_FALSE(blocks.framework.low_precision_gather);
+  const Result<Imported> wrong = ImportYaml(std::string(kBridge) + "mixed_precision: bf16_mixd\n",
+                                            {.cluster = "h100-ib-400g", .gpus = 16});
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_THAT(wrong.status().message(), HasSubstr("did you mean 'bf16_mixed'"));
+  // No mixed precision: what ddp says counts.
+  const std::string bare = std::string(kBridge);
+  const Result<Imported> plain = ImportYaml(bare.substr(0, 7) + "  bf16: true\n" + bare.substr(7),
+                                            {.cluster = "h100-ib-400g", .gpus = 16});
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  EXPECT_FALSE(plain->job.workloads.front().plan.framework.grad_reduce_fp32);
+}
+
+// CommOverlapConfig.setup turns on what overlaps beside a distributed optimizer, and off what is
+// not asked for between tensor-parallel ranks.
+TEST(Nemo, BridgesOverlapOverrulesDdp) {
+  const std::string precision = "mixed_precision: bf16_mixed\n";
+  const workload::Plan on = BridgePlan(precision + "comm_overlap:\n  tp_comm_overlap: false\n");
+  EXPECT_TRUE(on.framework.overlap_grad_reduce);
+  EXPECT_TRUE(on.framework.overlap_param_gather);
+  EXPECT_FALSE(on.framework.tp_comm_overlap);
+  EXPECT_EQ(on.framework.bucket_elements, 128 << 20);
+  const workload::Plan off =
+      BridgePlan(precision +
+                 "comm_overlap:\n  tp_comm_overlap: true\n  overlap_grad_reduce: false\n"
+                 "  overlap_param_gather: false\n  bucket_size: 1000000\n");
+  EXPECT_FALSE(off.framework.overlap_grad_reduce);
+  EXPECT_FALSE(off.framework.overlap_param_gather);
+  EXPECT_TRUE(off.framework.tp_comm_overlap);
+  EXPECT_EQ(off.framework.bucket_elements, 1'000'000);
+  const workload::Plan without = BridgePlan(precision);
+  EXPECT_FALSE(without.framework.overlap_grad_reduce);
+  // Either section's word is enough.
+  EXPECT_TRUE(BridgePlan(precision + "optimizer:\n  overlap_param_gather: true\n")
+                  .framework.overlap_param_gather);
+}
+
+// Modules that predict further tokens are said by the recipe, beside a model of the hub.
+TEST(Nemo, BridgesFurtherTokensAreRead) {
+  std::string text(kBridge);
+  text.insert(7, "  mtp_num_layers: 1\n");
+  const Result<Imported> imported =
+      ImportYaml(text + "mixed_precision: bf16_mixed\n", {.cluster = "h100-ib-400g", .gpus = 16});
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  EXPECT_EQ(imported->job.workloads.front().model.mtp_layers, 1);
+}
+
+// A layout as lists of names.
+TEST(Nemo, BridgesLayoutsAreRead) {
+  std::string text(kBridge);
+  text.insert(7,
+              "  pipeline_model_parallel_size: 2\n  pipeline_model_parallel_layout: "
+              "[[embedding, decoder, decoder, decoder], [decoder, loss]]\n");
+  const Result<Imported> imported =
+      ImportYaml(text + "mixed_precision: bf16_mixed\n", {.cluster = "h100-ib-400g", .gpus = 16});
+  ASSERT_FALSE(imported.ok());  // 4 layers of 32
+  EXPECT_THAT(imported.status().message(), HasSubstr("layers_per_stage"));
 }
 
 // OmegaConf's expressions, and the tokenizer's name for a vocabulary.
