@@ -51,7 +51,7 @@ const cluster::Cluster& SmallCluster() {
   return *cluster;
 }
 
-constexpr std::array<Target, 31> kTargets = {{
+constexpr std::array<Target, 34> kTargets = {{
     {"job", Job},
     {"recipe-deepspeed", [](std::string_view b) { Recipe(b, "ds.json", "deepspeed"); }},
     {"recipe-accelerate", [](std::string_view b) { Recipe(b, "fsdp.yaml", "accelerate"); }},
@@ -77,6 +77,9 @@ constexpr std::array<Target, 31> kTargets = {{
     {"recipe-verl", [](std::string_view b) { Recipe(b, "ppo.yaml", "verl"); }},
     {"recipe-nanogpt", [](std::string_view b) { Recipe(b, "train_gpt2.py", "nanogpt"); }},
     {"recipe-internevo", [](std::string_view b) { Recipe(b, "7B_sft.py", "internevo"); }},
+    {"recipe-nemo-rl", [](std::string_view b) { Recipe(b, "grpo.yaml", "nemo-rl"); }},
+    {"recipe-mindspeed", [](std::string_view b) { Recipe(b, "pretrain.sh", "mindspeed"); }},
+    {"recipe-xtuner", [](std::string_view b) { Recipe(b, "sft.py", "xtuner"); }},
     {"recipe-torchtitan-python",
      [](std::string_view b) { Recipe(b, "llama3/config_registry.py", "torchtitan"); }},
     {"csv", [](std::string_view b) { (void)formats::CsvTable::Parse(b, "input"); }},

@@ -256,6 +256,41 @@ bool IsAutomodel(std::string_view text, const std::string& path) {
   return IsYaml(path) && HasKey(text, "step_scheduler") && Contains(text, "_target_:");
 }
 
+void ReadAutomodelRules(const std::string& model_file, const std::string& name,
+                        std::string_view argument, Reading* r) {
+  Draft& draft = r->draft();
+  ReadModel("hub", model_file, name, argument, r);
+  r->Translate();  // what the file says of shapes counts, over the model's
+  const auto shapes = r->Model();
+  const bool experts = shapes && shapes->experts.count > 0;
+  const std::int64_t tp = Degree("distributed.tp_size", r);
+  const std::int64_t pp = Degree("distributed.pp_size", r);
+  const std::int64_t cp = Degree("distributed.cp_size", r);
+  const std::int64_t ep = Degree("distributed.ep_size", r);
+  const std::int64_t copies = Degree("distributed.dp_replicate_size", r);
+  const std::int64_t dp = Degree("distributed.dp_size", r);
+  if (tp > 1) draft.Set("parallel.tp", tp);
+  if (pp > 1) draft.Set("parallel.pp", pp);
+  if (cp > 1) draft.Set("parallel.cp", cp);
+  if (experts && ep > 1) draft.Set("parallel.ep", ep);
+  if (experts && tp > 1) draft.Set("parallel.etp", std::int64_t{1});
+  if (tp > 1 && r->On("distributed.sequence_parallel")) {
+    draft.Set("parallel.sequence_parallel", true);
+  }
+  Launch launch = ReadAutomodelLaunch(r);
+  if (launch.nodes == 0 && dp > 1) launch.gpus = Product({dp, tp, pp, cp});
+  r->SetSize(launch);
+  const std::int64_t ranks = draft.Whole("parallel.dp", 0);
+  if (copies > 1 && ranks > 0 && ranks % copies == 0 && ranks / copies > 1) {
+    draft.Set("parallel.shard_group", ranks / copies * cp);
+  }
+  ReadAutomodelStages(shapes ? shapes->layers : 0, r);
+  ReadAutomodelTraining(experts, r);
+  ReadAutomodelAdapters(r);
+  ReadAutomodelBatch(r);
+  ReadAutomodelLength(r);
+}
+
 Result<Imported> ReadAutomodel(const std::vector<File>& files, const Options& options) {
   ORRERY_ASSIGN_OR_RETURN(const Configuration taken, TakeConfiguration(files, "Automodel"));
   ORRERY_ASSIGN_OR_RETURN(formats::Document document, ParseConfiguration(taken.file));
@@ -263,7 +298,6 @@ Result<Imported> ReadAutomodel(const std::vector<File>& files, const Options& op
   const Tables tables = {&AutomodelTable()};
   Reading reading(tables, options, taken.file.path);
   AddLeaves(document, document.root, tables, &reading);
-  Draft& draft = reading.draft();
   std::string name;
   for (const std::string_view key :
        {"model.pretrained_model_name_or_path", "model.config.pretrained_model_name_or_path",
@@ -271,36 +305,7 @@ Result<Imported> ReadAutomodel(const std::vector<File>& files, const Options& op
     if (name.empty()) name = reading.TextIfKnown(key);
     reading.Find(key);
   }
-  ReadModel("hub", taken.model, name, "model.pretrained_model_name_or_path", &reading);
-  reading.Translate();  // what the file says of shapes counts, over the model's
-  const auto shapes = reading.Model();
-  const bool experts = shapes && shapes->experts.count > 0;
-  const std::int64_t tp = Degree("distributed.tp_size", &reading);
-  const std::int64_t pp = Degree("distributed.pp_size", &reading);
-  const std::int64_t cp = Degree("distributed.cp_size", &reading);
-  const std::int64_t ep = Degree("distributed.ep_size", &reading);
-  const std::int64_t copies = Degree("distributed.dp_replicate_size", &reading);
-  const std::int64_t dp = Degree("distributed.dp_size", &reading);
-  if (tp > 1) draft.Set("parallel.tp", tp);
-  if (pp > 1) draft.Set("parallel.pp", pp);
-  if (cp > 1) draft.Set("parallel.cp", cp);
-  if (experts && ep > 1) draft.Set("parallel.ep", ep);
-  if (experts && tp > 1) draft.Set("parallel.etp", std::int64_t{1});
-  if (tp > 1 && reading.On("distributed.sequence_parallel")) {
-    draft.Set("parallel.sequence_parallel", true);
-  }
-  Launch launch = ReadAutomodelLaunch(&reading);
-  if (launch.nodes == 0 && dp > 1) launch.gpus = Product({dp, tp, pp, cp});
-  reading.SetSize(launch);
-  const std::int64_t ranks = draft.Whole("parallel.dp", 0);
-  if (copies > 1 && ranks > 0 && ranks % copies == 0 && ranks / copies > 1) {
-    draft.Set("parallel.shard_group", ranks / copies * cp);
-  }
-  ReadAutomodelStages(shapes ? shapes->layers : 0, &reading);
-  ReadAutomodelTraining(experts, &reading);
-  ReadAutomodelAdapters(&reading);
-  ReadAutomodelBatch(&reading);
-  ReadAutomodelLength(&reading);
+  ReadAutomodelRules(taken.model, name, "model.pretrained_model_name_or_path", &reading);
   return reading.Finish("automodel");
 }
 

@@ -117,7 +117,7 @@ class Expressions {
     return node;
   }
 
-  // multiply:a, b and divide_floor:a, b of whole numbers.
+  // multiply:a, b and divide_floor:a, b of whole numbers; mul, add and div in NeMo-RL.
   static std::optional<std::string> Call(const std::string& name, const std::string& arguments) {
     const std::size_t comma = arguments.find(',');
     if (comma == std::string::npos) return std::nullopt;
@@ -128,9 +128,11 @@ class Expressions {
     const auto a = whole(arguments.substr(0, comma)), b = whole(arguments.substr(comma + 1));
     std::int64_t product = 0;
     if (!a.ok() || !b.ok()) return std::nullopt;
-    if (name == "multiply" && !__builtin_mul_overflow(*a, *b, &product)) {
+    if (name == "add" && !__builtin_add_overflow(*a, *b, &product)) return std::to_string(product);
+    if ((name == "multiply" || name == "mul") && !__builtin_mul_overflow(*a, *b, &product)) {
       return std::to_string(product);
     }
+    if (name == "div" && *b > 0 && *a % *b == 0) return std::to_string(*a / *b);
     if (name.starts_with("divide") && *b > 0) return std::to_string(*a / *b);
     return std::nullopt;
   }

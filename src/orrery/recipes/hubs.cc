@@ -13,6 +13,7 @@
 #include "orrery/base/units.h"
 #include "orrery/recipes/configuration.h"
 #include "orrery/recipes/huggingface.h"
+#include "orrery/recipes/xtuner.h"
 
 namespace orrery::recipes {
 namespace {
@@ -183,7 +184,8 @@ const Hub* FindHub(std::string_view text, const std::string& path) {
   static constexpr Hub kHubs[] = {
       {"axolotl", AxolotlTable, IsAxolotl, AxolotlDefaults},
       {"ms-swift", MsSwiftTable, IsMsSwift, SwiftDefaults},
-      {"open-instruct", OpenInstructTable, IsOpenInstruct, OpenInstructDefaults}};
+      {"open-instruct", OpenInstructTable, IsOpenInstruct, OpenInstructDefaults},
+      {"xtuner", XtunerTable, IsXtuner, XtunerDefaults}};
   for (const Hub& hub : kHubs) {
     if (hub.knows(text, path)) return &hub;
   }

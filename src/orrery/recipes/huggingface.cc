@@ -9,6 +9,8 @@
 #include "orrery/base/text.h"
 #include "orrery/recipes/configuration.h"
 #include "orrery/recipes/known_models.h"
+#include "orrery/recipes/python_document.h"
+#include "orrery/recipes/xtuner.h"
 
 namespace orrery::recipes {
 namespace {
@@ -45,6 +47,7 @@ class Files {
     }
     sources_.trainer = true;
     sources_.llama_factory = sources_.llama_factory || factory;
+    if (file.path.ends_with(".py")) return AddPython(file);
     return IsJson(file.path) || IsYaml(file.path) ? AddArguments(file) : AddScript(file);
   }
 
@@ -122,6 +125,22 @@ class Files {
       std::erase_if(root.fields, [](const formats::Field& f) { return f.key == "deepspeed"; });
     }
     AddLeaves(document, root, ArgumentTables(), &reading_);
+    return {};
+  }
+
+  Status AddPython(const File& file) {
+    ORRERY_ASSIGN_OR_RETURN(const PythonFile python, ReadPython(file.text, file.path));
+    LeafDocument leaves(file.path);
+    leaves.AddFields("", python.values);
+    for (const Override& set : file.overrides) {
+      if (set.path == "deepspeed") {
+        reading_.AddAs("--deepspeed", "--deepspeed", set.value,
+                       fmt::format("{}:{}", set.source, set.line));
+      } else {
+        leaves.Add(set.path, set.value, set.line);
+      }
+    }
+    AddXtunerFile(leaves.Take(), &reading_);
     return {};
   }
 

@@ -202,5 +202,51 @@ TEST(Shell, WordsOfAVariableThatIsNotWhollyKnown) {
                                  "`bc <<< \"2 * 3\"`?"));
 }
 
+constexpr const char* kMindSpeed =
+    "#!/bin/bash\nNPUS_PER_NODE=8\nNNODES=2\n"
+    "torchrun --nproc_per_node $NPUS_PER_NODE --nnodes $NNODES pretrain_gpt.py"
+    " --transformer-impl local --use-flash-attn --num-layers 16 --hidden-size 2048"
+    " --ffn-hidden-size 5632 --num-attention-heads 16 --seq-length 4096"
+    " --max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 64 --bf16"
+    " --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --swiglu"
+    " --normalization RMSNorm --position-embedding-type rope --disable-bias-linear"
+    " --padded-vocab-size 32000 --vocab-size 32000 --use-distributed-optimizer"
+    " --handler-name GeneralPretrainHandler";
+
+// Layers that do nothing are neither the model's nor their stage's; its local layers are fused.
+TEST(MindSpeed, NoopLayersAndUlysses) {
+  const Result<Imported> imported = ImportText(
+      std::string(kMindSpeed) +
+      " --noop-layers 14,15 --context-parallel-size 2 --context-parallel-algo ulysses_cp_algo\n");
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  EXPECT_EQ(imported->dialect, "mindspeed");
+  const job::Workload& w = imported->job.workloads.front();
+  EXPECT_EQ(imported->job.ranks(), 16u);
+  EXPECT_EQ(w.model.layers, 14);
+  EXPECT_EQ(w.plan.parallel.cp, 2);
+  EXPECT_EQ(w.plan.parallel.dp, 2);
+  EXPECT_EQ(w.plan.batch.global_batch, 64);
+  EXPECT_THAT(imported->job_text, HasSubstr("layers_per_stage: [8, 6]"));
+  EXPECT_THAT(imported->job_text, HasSubstr("cp_exchange: all-to-all"));
+  EXPECT_THAT(imported->job_text, HasSubstr("attention: flash2"));
+}
+
+// Tensor-parallel ranks hold whole experts: 2 · 2 share them.
+TEST(MindSpeed, ExpertsOverTensorParallelRanks) {
+  const Result<Imported> imported = ImportText(
+      std::string(kMindSpeed) +
+      " --num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 1408 --n-shared-experts 2"
+      " --first-k-dense-replace 1 --expert-model-parallel-size 2 --moe-tp-extend-ep"
+      " --sequence-parallel\n");
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  const job::Workload& w = imported->job.workloads.front();
+  EXPECT_EQ(w.plan.parallel.ep, 4);
+  EXPECT_EQ(w.model.experts.shared_ffn_hidden, 2 * 1408);
+  EXPECT_THAT(imported->job_text, HasSubstr("first_dense_layers: 1"));
+  const Result<Imported> swaps = ImportText(std::string(kMindSpeed) + " --swap-optimizer\n");
+  ASSERT_FALSE(swaps.ok());
+  EXPECT_THAT(swaps.status().message(), HasSubstr("training.offload=optimizer comes near"));
+}
+
 }  // namespace
 }  // namespace orrery::recipes

@@ -137,9 +137,26 @@ std::optional<Implied> ImpliedByLitgpt(const std::vector<Word>& command) {
   return implied;
 }
 
+// `xtuner train CONFIG.py`, or its train.py; empty: it is none.
+std::string XtunerFile(const std::vector<Word>& command) {
+  bool xtuner = false;
+  for (const Word& word : command) {
+    const bool file = word.text.ends_with(".py");
+    if (file && xtuner && !word.text.ends_with("tools/train.py")) return word.text;
+    xtuner =
+        xtuner || word.text.ends_with("xtuner") || word.text.ends_with("xtuner/tools/train.py");
+  }
+  return "";
+}
+
 // Files that a command names without their ending: torchtune's `tune run RECIPE --config
 // llama3/8B_full`, torchtitan's --module llama3 --config llama3_8b of 2026.
 std::string NamedShort(const std::vector<Word>& command, std::vector<Override>* set) {
+  if (const std::string path = XtunerFile(command); !path.empty()) {
+    const std::string deepspeed = ValueOf(command, "--deepspeed");
+    if (!deepspeed.empty()) set->push_back({.path = "deepspeed", .value = deepspeed});
+    return path;
+  }
   const std::string config = ValueOf(command, "--config");
   if (config.empty() || IsConfiguration(config)) return "";
   const auto holds = [&](std::string_view text) {

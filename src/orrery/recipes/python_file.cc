@@ -253,6 +253,7 @@ class PythonExpression {
       if (plus && left.kind == Kind::kList && right.kind == Kind::kList) {
         left.items.insert(left.items.end(), right.items.begin(), right.items.end());
       } else if (plus && left.kind == Kind::kText && right.kind == Kind::kText) {
+        if (left.text.size() + right.text.size() > kMostPythonBytes) return Unknown();
         left.text += right.text;
       } else {
         left = Combine(left, right, plus ? '+' : '-');
@@ -524,8 +525,8 @@ class PythonExpression {
   std::size_t at_ = 0;
 };
 
-// Where "NAME =" or "a.b: type =" ends; npos: it is none.
-std::size_t EndOfTarget(std::string_view text, std::string* target) {
+// Where "NAME =" or "a.b: type =" ends; npos: it is none. "NAME *=" has the operator beside it.
+std::size_t EndOfTarget(std::string_view text, std::string* target, std::string* op) {
   std::size_t at = 0;
   while (at < text.size() && (IsPythonName(text[at]) || text[at] == '.')) ++at;
   if (at == 0 || !IsPythonLetter(text[0])) return std::string_view::npos;
@@ -533,6 +534,11 @@ std::size_t EndOfTarget(std::string_view text, std::string* target) {
   std::size_t equals = std::min(text.find_first_not_of(" \t", at), text.size());
   if (equals < text.size() && text[equals] == ':') {
     equals = std::min(text.find('=', equals), text.size());
+  }
+  const std::size_t symbols = text.find_first_not_of("+-*/", equals);
+  if (symbols != std::string_view::npos && text[symbols] == '=') {
+    *op = text.substr(equals, symbols - equals);
+    equals = symbols;
   }
   if (equals >= text.size() || text[equals] != '=' || text.substr(equals, 2) == "==") {
     return std::string_view::npos;
@@ -571,14 +577,15 @@ Result<PythonValue> PythonModule::Run(const std::vector<PythonStatement>& body,
     if (text.starts_with("return ")) {
       return PythonExpression(text.substr(7), statement.line, scope, this, depth).Whole();
     }
-    std::string target;
-    const std::size_t equals = EndOfTarget(text, &target);
+    std::string target, op;
+    const std::size_t equals = EndOfTarget(text, &target, &op);
     if (equals == std::string_view::npos || std::ranges::count(target, '.') > kMostPythonDepth) {
       continue;
     }
-    ORRERY_ASSIGN_OR_RETURN(
-        PythonValue value,
-        PythonExpression(text.substr(equals), statement.line, scope, this, depth).Whole());
+    std::string value_of(text.substr(equals));
+    if (!op.empty()) value_of = fmt::format("{} {} ({})", target, op, value_of);
+    ORRERY_ASSIGN_OR_RETURN(PythonValue value,
+                            PythonExpression(value_of, statement.line, scope, this, depth).Whole());
     AssignPython(target, std::move(value), scope.names);
   }
   return PythonValue{.kind = Kind::kNone};

@@ -13,6 +13,7 @@
 #include "orrery/base/text.h"
 #include "orrery/base/units.h"
 #include "orrery/recipes/dialects.h"
+#include "orrery/recipes/python_document.h"
 #include "orrery/recipes/python_file.h"
 #include "orrery/recipes/reading.h"
 
@@ -20,55 +21,7 @@ namespace orrery::recipes {
 namespace {
 
 using formats::Document;
-using formats::Node;
 using Kind = PythonValue::Kind;
-
-// A document whose leaves come from Python values.
-class LeafDocument {
- public:
-  explicit LeafDocument(const std::string& name) {
-    document_.sources.push_back(name);
-    document_.root.kind = Node::Kind::kMap;
-  }
-
-  void Add(std::string_view path, const PythonValue& value) {
-    Node node{.line = value.line};
-    if (value.kind == Kind::kList) {
-      node.kind = Node::Kind::kList;
-      for (const PythonValue& item : value.items) {
-        node.items.push_back({.kind = Node::Kind::kScalar, .text = item.text, .line = item.line});
-      }
-    } else if (value.kind == Kind::kNone) {
-      return;
-    } else {
-      node.kind = Node::Kind::kScalar;
-      node.text = value.kind == Kind::kBool ? Lower(value.text) : value.text;
-    }
-    *document_.root.Make(path) = std::move(node);
-  }
-  void Add(std::string_view path, std::string text, std::int32_t line) {
-    *document_.root.Make(path) = {
-        .kind = Node::Kind::kScalar, .text = std::move(text), .line = line};
-  }
-  // Every field of a map or call, sections and all; unknown values are left to whom they concern.
-  void AddFields(const std::string& prefix, const PythonValue& map) {
-    for (const auto& [key, value] : map.fields) {
-      std::string path = prefix;
-      if (!path.empty()) path += '.';
-      path += key;
-      if (value.kind == Kind::kMap || value.kind == Kind::kCall) {
-        AddFields(path, value);
-      } else {
-        Add(path, value);
-      }
-    }
-  }
-
-  Document Take() { return std::move(document_); }
-
- private:
-  Document document_;
-};
 
 // --- torchtitan ---
 
