@@ -284,8 +284,9 @@ void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script,
   // Modules that predict further tokens are the training's choice, whatever the model has.
   std::int64_t further = draft.Whole("model.mtp_layers", -1);
   const bool repeats = draft.Has("model.mtp_repeats");
+  std::int64_t own = 0;  // what the model has
   const auto keep_further = [&] {
-    if (further >= 0) draft.Set("model.mtp_layers", further);
+    if (further >= 0 && further != own) draft.Set("model.mtp_layers", further);
     if (further > 0 && repeats) draft.Set("model.mtp_repeats", true);
   };
   if (named) {  // its shapes are not the recipe's to say, and rules below ask for some
@@ -295,6 +296,7 @@ void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script,
     if (const auto model = r->Model()) {
       draft.Set("model.layers", model->layers);
       if (model->experts.count > 0) draft.Set("model.experts", model->experts.count);
+      own = model->mtp_layers;
     }
     keep_further();
   }
@@ -333,7 +335,7 @@ void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script,
       {"training.seq_len", "--seq-length"},
       {"training.micro_batch", "--micro-batch-size"}};
   if (named) {
-    further = draft.Whole("model.mtp_layers", -1);
+    further = draft.Whole("model.mtp_layers", further);
     draft.Replace("model", known);
     keep_further();
   }

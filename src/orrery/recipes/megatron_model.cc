@@ -212,7 +212,10 @@ void ReadExperts(Reading* r) {
   if (!draft.Has("model.expert_ffn_hidden")) {
     draft.Set("model.expert_ffn_hidden", draft.Whole("model.ffn_hidden", 0));
   }
-  draft.SetText("training.moe_dispatcher", type == "flex" ? (deepep ? "deepep" : backend) : type);
+  // alltoall_seq is the older form, which gathers a tensor-parallel group's tokens itself.
+  draft.SetText("training.moe_dispatcher", type == "flex"           ? (deepep ? "deepep" : backend)
+                                           : type == "alltoall_seq" ? "alltoall"
+                                                                    : type);
   if (type == "flex" && !deepep && backend != "deepep" && backend != "hybridep") {
     r->Refuse("--moe-flex-dispatcher-backend", "this dispatcher is not modelled");
   }

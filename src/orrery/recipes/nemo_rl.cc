@@ -341,9 +341,11 @@ const Table& NemoRlTable() {
 }
 
 bool IsNemoRl(std::string_view text, const std::string& path) {
-  if (!IsYaml(path) || !HasKey(text, "policy")) return false;
-  return HasKey(text, "grpo") || HasKey(text, "sft") || HasKey(text, "dpo") ||
-         HasKey(text, "defaults") || HasKey(text, "loss_fn");
+  if (!IsYaml(path)) return false;
+  const bool algorithm = HasKey(text, "grpo") || HasKey(text, "sft") || HasKey(text, "dpo");
+  const bool inherits = HasKey(text, "defaults") && HasKey(text, "cluster");
+  return HasKey(text, "policy") ? algorithm || HasKey(text, "defaults") || HasKey(text, "loss_fn")
+                                : inherits && Contains(text, "num_nodes:");
 }
 
 Result<Imported> ReadNemoRl(const std::vector<File>& files, const Options& options) {
