@@ -152,7 +152,7 @@ std::string XtunerFile(const std::vector<Word>& command) {
 // Files that a command names without their ending: torchtune's `tune run RECIPE --config
 // llama3/8B_full`, torchtitan's --module llama3 --config llama3_8b of 2026.
 std::string NamedShort(const std::vector<Word>& command, std::vector<Override>* set) {
-  if (const std::string path = XtunerFile(command); !path.empty()) {
+  if (std::string path = XtunerFile(command); !path.empty()) {
     const std::string deepspeed = ValueOf(command, "--deepspeed");
     if (!deepspeed.empty()) set->push_back({.path = "deepspeed", .value = deepspeed});
     return path;
