@@ -42,7 +42,6 @@ constexpr Table kTables[] = {
                             Data* data) { return data->models.AddConfigKeys(text, file); }},
     // Of measured runs, not of jobs: `orrery validate --data` reads them (search/validate).
     {"release_recipes.yaml", nullptr},
-    {"test_cases.yaml", nullptr},
     {"framework_names.yaml", nullptr},
     {"words.yaml", nullptr},
     {"model_names.yaml", nullptr},

@@ -110,7 +110,7 @@ TEST_F(DataFolder, LikeDoesNotTakeAliases) {
   const auto data = ReadData(BuiltInData(), folder_);
   ASSERT_TRUE(data.ok()) << data.status().message();
   EXPECT_TRUE((*(*data)->frameworks.Find("aaa"))->aliases.empty());
-  EXPECT_EQ((*(*data)->frameworks.Find("torchtitan"))->name, "fsdp2@torch2.6");
+  EXPECT_EQ((*(*data)->frameworks.Find("fsdp"))->name, "fsdp2@torch2.6");
 }
 
 // A model family of one's own: a row for its model_type, a row for a key without effect.

@@ -59,8 +59,11 @@ std::string RecipeText(const Framework& framework) {
   add(recipe.sharding != Sharding::kNone, NameOf(kShardings, recipe.sharding));
   add(recipe.gpt_dropout == 0, "no dropout");
   add(recipe.interleaved, "chunks of a layer");
-  add(recipe.uneven_stages == UnevenStages::kSpread, "uneven stages");
-  add(recipe.uneven_stages == UnevenStages::kFilled, "uneven stages, filled from the first");
+  add(recipe.chunk_layers > 0, fmt::format("chunks of {} layers", recipe.chunk_layers));
+  add(recipe.stage_cut != workload::StageCut::kAuto,
+      fmt::format("layers_per_stage {}", NameOf(workload::kStageCuts, recipe.stage_cut)));
+  add(recipe.moe_dispatcher != FrameworkRecipe().moe_dispatcher,
+      fmt::format("moe_dispatcher {}", recipe.moe_dispatcher));
   add(recipe.says_switches, "switches as said");
   return text.empty() ? "nothing" : text;
 }

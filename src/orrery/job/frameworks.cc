@@ -45,9 +45,9 @@ constexpr std::array<Named<workload::HostEra>, 4> kHosts = {
      {"megatron-2021", workload::HostEra::k2021},
      {"megatron-core", workload::HostEra::kCore},
      {"plain-modules", workload::HostEra::kFsdp}}};
-constexpr std::array<Named<UnevenStages>, 3> kUneven = {{{"refused", UnevenStages::kRefused},
-                                                         {"spread", UnevenStages::kSpread},
-                                                         {"filled", UnevenStages::kFilled}}};
+constexpr std::array<Named<LocalBatch>, 3> kLocalBatches = {{{"whole", LocalBatch::kWhole},
+                                                             {"samples", LocalBatch::kSamples},
+                                                             {"stages", LocalBatch::kStages}}};
 
 constexpr Option kRow[] = {{.name = "assumes"}, {.name = "aliases"}};
 constexpr OptionTable kRowTable{.path = "", .doc = "", .options = kRow};
@@ -82,7 +82,15 @@ constexpr Option kRecipe[] = {
     {.name = "sharding", .type = kChoice, .choices = "none|zero1|zero2|zero3"},
     {.name = "gpt_dropout", .type = kNumber, .min = 0, .max = 1},
     {.name = "interleaved", .type = kBool},
-    {.name = "uneven_stages", .type = kChoice, .choices = "refused|spread|filled"},
+    {.name = "chunk_layers", .type = kInteger, .min = 1, .max = 1 << 20},
+    {.name = "layers_per_stage",
+     .type = kChoice,
+     .choices = "auto|spread|filled|counted|inner|short|thin_ends"},
+    {.name = "local_batch", .type = kChoice, .choices = "whole|samples|stages"},
+    {.name = "moe_dispatcher", .type = kChoice, .choices = "allgather|alltoall|deepep|hybridep"},
+    {.name = "expert_tp", .type = kBool},
+    {.name = "forced_routing", .type = kChoice, .choices = "balanced|round-robin|natural"},
+    {.name = "open_routing", .type = kChoice, .choices = "balanced|round-robin|natural"},
     {.name = "limit_all_gathers", .type = kBool},
     {.name = "says_switches", .type = kBool},
     {.name = "allocator"},
@@ -159,7 +167,15 @@ void ReadRecipe(const Section& section, FrameworkRecipe* r) {
   read.Choice("sharding", kShardings, &r->sharding);
   if (section.Has("gpt_dropout")) r->gpt_dropout = section.Real("gpt_dropout");
   read.Bool("interleaved", &r->interleaved);
-  read.Choice("uneven_stages", kUneven, &r->uneven_stages);
+  if (section.Has("chunk_layers")) {
+    r->chunk_layers = static_cast<int>(section.Integer("chunk_layers"));
+  }
+  read.Choice("layers_per_stage", workload::kStageCuts, &r->stage_cut);
+  read.Choice("local_batch", kLocalBatches, &r->local_batch);
+  read.Text("moe_dispatcher", &r->moe_dispatcher);
+  read.Bool("expert_tp", &r->expert_tp);
+  read.Text("forced_routing", &r->forced_routing);
+  read.Text("open_routing", &r->open_routing);
   read.Bool("limit_all_gathers", &r->limit_all_gathers);
   read.Bool("says_switches", &r->says_switches);
   read.Text("allocator", &r->allocator);

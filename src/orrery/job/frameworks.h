@@ -17,6 +17,7 @@
 #include "orrery/memory/memory.h"
 #include "orrery/workload/host_work.h"
 #include "orrery/workload/plan.h"
+#include "orrery/workload/stage_layers.h"
 
 namespace orrery::job {
 
@@ -70,12 +71,9 @@ struct FrameworkDefaults {
   memory::Libraries libraries = {};
 };
 
-// Layers that pp does not divide.
-enum class UnevenStages : std::uint8_t {
-  kRefused,
-  kSpread,  // the first stages have one more
-  kFilled,  // every stage has as many as the largest must, the last what is left
-};
+// What a micro-batch is where a run of several stages states a replica's batch, and its pipeline
+// cuts that: itself, one sample, or as many samples as make a micro-batch a stage.
+enum class LocalBatch : std::uint8_t { kWhole, kSamples, kStages };
 
 // What its published runs set beside that. A job file says these itself (`parallel`, `training`); a
 // measured run whose record does not gets them.
@@ -85,7 +83,13 @@ struct FrameworkRecipe {
   workload::Sharding sharding = workload::Sharding::kNone;
   double gpt_dropout = 0.1;  // of GPT-style models; Llama-style ones have none
   bool interleaved = false;  // stages cut into chunks of one layer
-  UnevenStages uneven_stages = UnevenStages::kRefused;
+  int chunk_layers = 0;      // or of so many, as many chunks as stages allow; 0: one a stage
+  workload::StageCut stage_cut = workload::StageCut::kAuto;
+  LocalBatch local_batch = LocalBatch::kWhole;
+  std::string moe_dispatcher = "allgather";  // Megatron's command line alone
+  bool expert_tp = true;                     // etp as tp where the ranks allow it, else 1
+  // moe_routing where balance is forced, and where nothing is said of it.
+  std::string forced_routing = "balanced", open_routing = "balanced";
   bool limit_all_gathers = false;  // FSDP1's rate limiter is turned on
   // Its records say which of dp_overlap, moe_fused_permute and moe_fused_router were on: flags that
   // are off by default.

@@ -194,6 +194,23 @@ TEST(Job, SetWinsAndReachesIntoPresets) {
   EXPECT_EQ(job.workloads.front().plan.parallel.layers_per_stage, (std::vector<int>{2, 4}));
 }
 
+TEST(Job, LayersAreSharedOutByARule) {
+  const auto layers = [](const char* rule, int pp) {
+    const Job job = Read(kSmall, {.set = {"nodes=3", fmt::format("parallel.pp={}", pp),
+                                          fmt::format("parallel.layers_per_stage={}", rule)}});
+    const workload::Plan& plan = job.workloads.front().plan;
+    EXPECT_THAT(job.assumed, Contains(testing::HasSubstr(fmt::format("{} gives [", rule))));
+    return plan.parallel.layers_per_stage;
+  };
+  EXPECT_EQ(layers("spread", 5), (std::vector<int>{3, 3, 2, 2, 2}));  // gpt2 has 12
+  EXPECT_EQ(layers("filled", 5), (std::vector<int>{3, 3, 3, 3, 0}));
+  EXPECT_EQ(layers("counted", 4), (std::vector<int>{3, 4, 3, 2}));
+  EXPECT_TRUE(
+      Read(kSmall, {.set = {"nodes=3", "parallel.pp=4", "parallel.layers_per_stage=spread"}})
+          .workloads.front()
+          .plan.parallel.layers_per_stage.empty());
+}
+
 TEST(Job, TheCommandLineWins) {
   const Job job =
       Read(std::string(kSmall) + "network: analytic\n", {.network = "links", .seed = 9});

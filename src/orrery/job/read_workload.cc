@@ -12,6 +12,7 @@
 #include "orrery/job/expert_keys.h"
 #include "orrery/job/frameworks.h"
 #include "orrery/job/plan_keys.h"
+#include "orrery/job/read_parallel.h"
 #include "orrery/job/reader.h"
 #include "orrery/job/tables.h"
 #include "orrery/workload/generators/layers/tp_overlap.h"
@@ -19,7 +20,6 @@
 #include "orrery/workload/plan_experts.h"
 #include "orrery/workload/plan_features.h"
 #include "orrery/workload/routing.h"
-#include "orrery/workload/schedule_file.h"
 #include "orrery/workload/switches.h"
 
 namespace orrery::job {
@@ -51,52 +51,6 @@ Result<Sections> ReadSections(const Source& source, const Node& root) {
                         key);
   }
   return Sections{std::move(top), std::move(parallel), std::move(training), std::move(framework)};
-}
-
-Status ReadParallel(const Source& source, const Sections& sections, std::optional<std::size_t> gpus,
-                    Plan* plan, std::vector<std::string>* assumed) {
-  const Section& parallel = sections.parallel;
-  plan->parallel.tp = static_cast<int>(parallel.Integer("tp"));
-  plan->parallel.pp = static_cast<int>(parallel.Integer("pp"));
-  plan->parallel.vpp = static_cast<int>(parallel.Integer("vpp"));
-  plan->parallel.sequence_parallel = parallel.Bool("sequence_parallel");
-  if (parallel.Has("microbatch_group")) {
-    plan->parallel.microbatch_group = static_cast<int>(parallel.Integer("microbatch_group"));
-  }
-  plan->parallel.cp = static_cast<int>(parallel.Integer("cp"));
-  plan->parallel.ep = static_cast<int>(parallel.Integer("ep"));
-  if (parallel.Has("etp")) plan->parallel.etp = static_cast<int>(parallel.Integer("etp"));
-  if (parallel.Has("shard_group")) {
-    plan->memory.shard_group = static_cast<int>(parallel.Integer("shard_group"));
-  }
-  plan->parallel.rank_order = Choose(kRankOrders, parallel.Text("rank_order"));
-  if (const Setting* layers = parallel.Find("layers_per_stage")) {
-    if (const auto* list = std::get_if<std::vector<std::int64_t>>(&layers->value)) {
-      plan->parallel.layers_per_stage.assign(list->begin(), list->end());
-    }
-  }
-  if (parallel.Has("dp")) {
-    plan->parallel.dp = static_cast<int>(parallel.Integer("dp"));
-    return {};
-  }
-  const std::int64_t replica =
-      std::int64_t{plan->parallel.tp} * plan->parallel.pp * plan->parallel.cp;
-  if (gpus) {
-    const auto offered = static_cast<std::int64_t>(*gpus);
-    if (offered < replica || offered % replica != 0) {
-      return InvalidInput(
-          "{}: parallel.dp is missing and does not follow: {} GPUs are no multiple of tp {} · pp "
-          "{}{} = {}; give dp or change nodes",
-          source.name(), offered, plan->parallel.tp, plan->parallel.pp,
-          plan->parallel.cp > 1 ? fmt::format(" · cp {}", plan->parallel.cp) : "", replica);
-    }
-    plan->parallel.dp = static_cast<int>(offered / replica);
-  }
-  assumed->push_back(gpus ? fmt::format("parallel.dp: {}, all that the cluster's {} GPUs leave",
-                                        plan->parallel.dp,
-                                        HumanCount(static_cast<std::int64_t>(*gpus)))
-                          : "parallel.dp: 1, since neither dp nor nodes is given");
-  return {};
 }
 
 Status ReadTraining(const Section& training, const Section& framework, Plan* plan) {
@@ -394,38 +348,6 @@ Status ReadRouting(const Source& source, const Section& training, Plan* plan) {
   return {};
 }
 
-// A user's own list of passes.
-Status ReadGiven(const Source& source, const Setting& setting, const std::string& path,
-                 Plan* plan) {
-  constexpr std::int64_t kMostBytes = 256 << 20;
-  Result<std::string> text = ReadFile(source.Path(path), kMostBytes);
-  if (!text.ok()) return std::move(text).TakeStatus().In(setting.where + ": schedule");
-  ORRERY_ASSIGN_OR_RETURN(workload::GivenSchedule schedule, workload::ParseSchedule(path, *text));
-  plan->parallel.schedule = workload::Schedule::kGiven;
-  plan->parallel.given = std::make_shared<const workload::GivenSchedule>(std::move(schedule));
-  return {};
-}
-
-Status ReadSchedule(const Source& source, const Sections& sections, Plan* plan,
-                    std::vector<std::string>* assumed) {
-  using workload::Schedule;
-  if (const Setting* schedule = sections.top.Find("schedule")) {
-    const std::string name = sections.top.Text("schedule");
-    if (name.ends_with(".schedule")) return ReadGiven(source, *schedule, name, plan);
-    Result<Schedule> found = workload::FindSchedule(Printable(sections.top.Text("schedule")));
-    if (!found.ok()) return std::move(found).TakeStatus().In(schedule->where + ": schedule");
-    plan->parallel.schedule = *found;
-    return {};
-  }
-  plan->parallel.schedule = plan->parallel.vpp > 1 ? Schedule::k1f1bInterleaved : Schedule::k1f1b;
-  if (plan->parallel.pp > 1) {
-    assumed->push_back(
-        fmt::format("schedule: {}",
-                    workload::Schedules()[static_cast<std::size_t>(plan->parallel.schedule)].name));
-  }
-  return {};
-}
-
 // DualPipe is there to hide exchanges of tokens: it does so unless told otherwise.
 void OverlapPairs(const Sections& sections, const workload::Model& model, Plan* plan,
                   std::vector<std::string>* assumed) {
@@ -433,19 +355,6 @@ void OverlapPairs(const Sections& sections, const workload::Model& model, Plan* 
   if (model.experts.count == 0 || !workload::CheckTokenOverlap(*plan).ok()) return;
   plan->experts.moe_comm_overlap = true;
   assumed->push_back("training.moe_comm_overlap: true, as the schedule pairs passes");
-}
-
-// A list with equal entries that follow each other counted: "0, 126 of 1, 0".
-std::string InRuns(const std::vector<int>& list) {
-  std::string text;
-  for (std::size_t i = 0, end = 0; i < list.size(); i = end) {
-    while (end < list.size() && list[end] == list[i]) ++end;
-    text += text.empty() ? "" : ", ";
-    text += end - i > 2    ? fmt::format("{} of {}", end - i, list[i])
-            : end - i == 2 ? fmt::format("{0}, {0}", list[i])
-                           : fmt::format("{}", list[i]);
-  }
-  return text;
 }
 
 // Choices that the user left open and that move the answer.
@@ -473,14 +382,7 @@ void SayAssumed(const Sections& sections, const Workload& workload,
       plan.parallel.microbatch_group == 0) {
     assumed->push_back(fmt::format("parallel.microbatch_group: {}, as pp", plan.parallel.pp));
   }
-  if (!plan.parallel.layers_per_stage.empty()) return;
-  const Result<std::vector<int>> layers = workload::LayersPerChunk(workload.model, plan);
-  if (layers.ok() &&
-      std::any_of(layers->begin(), layers->end(), [&](int n) { return n != layers->front(); })) {
-    assumed->push_back(fmt::format(
-        "parallel.layers_per_stage: auto gives [{}], embedding and loss counted as a layer each",
-        InRuns(*layers)));
-  }
+  SayStageLayers(sections.parallel, workload.model, plan, assumed);
 }
 
 // A plan that a rule refuses: the message begins with the key, whose place is put before it.
@@ -615,7 +517,7 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   workload.host = (*framework)->defaults.host;
   workload.optimizer = sections.training.Text("optimizer");
   Plan& plan = workload.plan;
-  ORRERY_RETURN_IF_ERROR(ReadParallel(source, sections, gpus, &plan, assumed));
+  ORRERY_RETURN_IF_ERROR(ReadParallel(source, sections.parallel, gpus, &plan, assumed));
   ORRERY_RETURN_IF_ERROR(ReadTraining(sections.training, sections.framework, &plan));
   if (sections.training.Has("tokens")) workload.tokens = sections.training.Real("tokens");
   if (workload.model.max_position == workload::kUnstatedPositions) {
@@ -634,7 +536,8 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   ReadLibraries(sections.framework, plan, &workload);
   workload.libraries.userbuffers = workload.libraries.transformer_engine &&
                                    plan.framework.tp_comm_overlap && plan.parallel.tp > 1;
-  ORRERY_RETURN_IF_ERROR(ReadSchedule(source, sections, &plan, assumed));
+  ORRERY_RETURN_IF_ERROR(ReadSchedule(source, sections.top, &plan, assumed));
+  ReadStageLayers(sections.parallel, workload.model, &plan);
   OverlapPairs(sections, workload.model, &plan, assumed);
   Status status = CheckSharded(workload.framework, workload.framework_defaults, plan);
   if (status.ok()) status = CheckArithmetic(device, plan);

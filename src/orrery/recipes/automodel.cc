@@ -44,12 +44,7 @@ void ReadAutomodelStages(std::int64_t layers, Reading* r) {
   chunks = std::max(pp, up ? RoundUp(chunks, pp) : chunks / pp * pp);
   if (chunks / pp < 2) return draft.SetText("schedule", "1f1b");
   draft.Set("parallel.vpp", chunks / pp);
-  if (layers % chunks == 0) return;
-  std::vector<std::int64_t> cut;
-  for (std::int64_t i = 0; i < chunks; ++i) {
-    cut.push_back(layers / chunks + (i < layers % chunks ? 1 : 0));
-  }
-  draft.Set("parallel.layers_per_stage", fmt::format("[{}]", fmt::join(cut, ", ")));
+  if (layers % chunks != 0) draft.Set("parallel.layers_per_stage", "spread");
 }
 
 // Transformer Engine's or torch's layers; the dispatcher of tokens.

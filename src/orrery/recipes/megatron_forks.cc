@@ -98,25 +98,12 @@ void ReadPartition(Reading* r) {
   const std::string method = r->Text("--pp-partition-method");
   const std::int64_t pp = draft.Whole("parallel.pp", 1), layers = draft.Whole("model.layers", 0);
   if (pp <= 1 || layers < pp) return;
-  std::vector<std::int64_t> stages;
-  if (Contains(method, "embedding")) {
-    if ((layers + 2) % pp != 0) {
-      return r->Refuse(
-          "--pp-partition-method",
-          fmt::format("{} layers, embedding and head are not shared by {} stages", layers, pp));
-    }
-    stages.assign(static_cast<std::size_t>(pp), (layers + 2) / pp);
-    stages.front() -= 1;
-    stages.back() -= 1;
-  } else if (layers % pp != 0) {
-    const std::int64_t most = (layers + pp - 1) / pp;
-    for (std::int64_t s = 0; s < pp; ++s) {
-      stages.push_back(std::clamp<std::int64_t>(layers - s * most, 0, most));
-    }
-  }
-  if (!stages.empty()) {
-    draft.Set("parallel.layers_per_stage", fmt::format("[{}]", fmt::join(stages, ", ")));
-  }
+  if (!Contains(method, "embedding")) {
+    if (layers % pp != 0) draft.Set("parallel.layers_per_stage", "filled");
+  } else if ((layers + 2) % pp != 0) {
+    r->Refuse("--pp-partition-method",
+              fmt::format("{} layers, embedding and head are not shared by {} stages", layers, pp));
+  }  // else as `auto`
 }
 
 void AfterDeepSpeed(Reading* r) {

@@ -41,8 +41,10 @@ TEST(MegatronDeepSpeed, BloomAsItsPaperSays) {
   EXPECT_EQ(w.plan.batch.global_batch, 2048);
   EXPECT_EQ(w.plan.memory.sharding, workload::Sharding::kZero1);
   EXPECT_EQ(w.plan.memory.recompute, workload::Recompute::kFull);
-  EXPECT_EQ(w.plan.parallel.layers_per_stage.front(), 5);
-  EXPECT_EQ(w.plan.parallel.layers_per_stage[1], 6);
+  const auto layers = workload::LayersPerChunk(w.model, w.plan);
+  ASSERT_TRUE(layers.ok());
+  EXPECT_EQ(layers->front(), 5);
+  EXPECT_EQ((*layers)[1], 6);
   EXPECT_EQ(w.model.position, workload::Position::kNone);
 }
 

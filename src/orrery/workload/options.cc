@@ -67,10 +67,13 @@ constexpr Option kParallel[] = {
      .fallback = "auto",
      .min = 0,
      .max = 10000,
-     .choices = "auto",
+     .choices = "auto|spread|filled|counted|inner|short|thin_ends",
      .doc =
-         "auto (even if divisible, else embedding and loss count as one layer each), or pp entries "
-         "(pp · vpp in chunk order). The first and the last may be 0: embedding or loss alone."},
+         "auto (even if divisible, else embedding and loss count as one layer each), a rule, or pp "
+         "entries (pp · vpp in chunk order), of which the first and the last may be 0. Rules: "
+         "spread, the first have one more; filled, each as many as the largest must, the last what "
+         "is left; counted, embedding and head a layer each, then spread; inner, one more behind "
+         "the first; short, as filled with a layer each; thin_ends, fewer in the first and last."},
     {.name = "microbatch_group",
      .type = kInteger,
      .min = 1,

@@ -17,20 +17,6 @@ namespace orrery::workload {
 
 namespace {
 
-// "4 or 8": the divisors of n nearest to `value` on either side.
-std::string NearestDivisors(std::int64_t n, std::int64_t value) {
-  std::int64_t below = 0, above = 0;
-  for (std::int64_t d = std::min(value, n); d >= 1 && below == 0; --d) {
-    if (n % d == 0) below = d;
-  }
-  for (std::int64_t d = value + 1; d <= n && above == 0; ++d) {
-    if (n % d == 0) above = d;
-  }
-  if (below == 0) return std::to_string(above);
-  if (above == 0) return std::to_string(below);
-  return fmt::format("{} or {}", below, above);
-}
-
 // "1536 or 1664": the positive multiples of n around `value`.
 std::string NearestMultiples(std::int64_t n, std::int64_t value) {
   const std::int64_t below = value / n * n;
@@ -452,54 +438,6 @@ Status CheckSharding(const Model& model, const Plan& plan) {
   return {};
 }
 
-// Up to two legal lists near an uneven division: the spare layers in the middle, then in front.
-std::string NearestLists(std::int64_t layers, std::int64_t chunks) {
-  constexpr std::int64_t kMostShown = 16;
-  if (chunks > kMostShown) return fmt::format("{} entries that sum to {}", chunks, layers);
-  const std::int64_t base = layers / chunks;
-  const std::int64_t spare = layers % chunks;
-  const auto list = [&](std::int64_t from) {
-    std::string out;
-    for (std::int64_t i = 0; i < chunks; ++i) {
-      const bool more = i >= from && i < from + spare;
-      out += fmt::format("{}{}", i == 0 ? "" : ", ", base + (more ? 1 : 0));
-    }
-    return "[" + out + "]";
-  };
-  if (spare == 0) return list(0);
-  return list((chunks - spare) / 2) + " or " + list(0);
-}
-
-Result<std::vector<int>> GivenLayers(const Model& model, const Plan& plan) {
-  const std::size_t chunks =
-      static_cast<std::size_t>(plan.parallel.pp) * static_cast<std::size_t>(plan.parallel.vpp);
-  const std::vector<int>& given = plan.parallel.layers_per_stage;
-  if (given.size() != chunks) {
-    return InvalidInput(
-        "parallel.layers_per_stage: {} entries for {} (pp {} · vpp {}); give one entry per {}",
-        given.size(), chunks, plan.parallel.pp, plan.parallel.vpp,
-        plan.parallel.vpp > 1 ? "chunk, in chunk order" : "stage");
-  }
-  std::int64_t sum = 0;
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    const bool end = chunks > 1 && (i == 0 || i + 1 == chunks);  // embedding or loss alone
-    if (given[i] < (end ? 0 : 1)) {
-      return InvalidInput(
-          "parallel.layers_per_stage: entry {} is {}; every {} between the first and the last "
-          "needs "
-          "a layer",
-          i + 1, given[i], plan.parallel.vpp > 1 ? "chunk" : "stage");
-    }
-    sum += given[i];
-  }
-  if (sum != model.layers) {
-    return InvalidInput("parallel.layers_per_stage: [{}] is {} layers, but {} has {}; near it: {}",
-                        fmt::join(given, ", "), sum, model.name, model.layers,
-                        NearestLists(model.layers, static_cast<std::int64_t>(chunks)));
-  }
-  return given;
-}
-
 }  // namespace
 
 namespace {
@@ -582,43 +520,6 @@ Result<std::uint8_t> ParseGraphScope(std::string_view text) {
 }
 std::string GraphScopeText(std::uint8_t scope) { return BitsText(scope, kScopeNames); }
 
-Result<std::vector<int>> LayersPerChunk(const Model& model, const Plan& plan) {
-  if (plan.dual()) {  // the model twice
-    Plan once = plan;
-    once.parallel.vpp = 1;
-    once.parallel.schedule = Schedule::k1f1b;
-    ORRERY_ASSIGN_OR_RETURN(std::vector<int> layers, LayersPerChunk(model, once));
-    layers.insert(layers.end(), layers.begin(), layers.begin() + plan.parallel.pp);
-    return layers;
-  }
-  if (!plan.parallel.layers_per_stage.empty()) return GivenLayers(model, plan);
-  const std::int64_t chunks = std::int64_t{plan.parallel.pp} * plan.parallel.vpp;
-  if (chunks > model.layers + 2) {
-    return InvalidInput(
-        "parallel.pp: pp {} · vpp {} = {} chunks for the {} layers, embedding and loss of {}; use "
-        "pp · vpp {} or less",
-        plan.parallel.pp, plan.parallel.vpp, chunks, model.layers, model.name, model.layers + 2);
-  }
-  if (model.layers % chunks == 0) {
-    return std::vector<int>(static_cast<std::size_t>(chunks),
-                            static_cast<int>(model.layers / chunks));
-  }
-  // Embedding and loss count as one layer each.
-  if (chunks > 1 && (model.layers + 2) % chunks == 0) {
-    std::vector<int> layers(static_cast<std::size_t>(chunks),
-                            static_cast<int>((model.layers + 2) / chunks));
-    --layers.front();
-    --layers.back();
-    return layers;
-  }
-  return InvalidInput(
-      "parallel.layers_per_stage: auto cannot divide the {} layers of {} (or {} with embedding and "
-      "loss) over {} {}; give a list, such as {}, or use {} of them",
-      model.layers, model.name, model.layers + 2, chunks,
-      plan.parallel.vpp > 1 ? "chunks" : "stages", NearestLists(model.layers, chunks),
-      NearestDivisors(model.layers, chunks));
-}
-
 Neighbour NeighbourOf(const Plan& plan, int stage, int chunk, bool before) {
   const bool folds = plan.v_shape() || plan.dual();
   const bool descends = !folds || chunk % 2 == 0;
@@ -629,6 +530,19 @@ Neighbour NeighbourOf(const Plan& plan, int stage, int chunk, bool before) {
   const int beyond = chunk + (before ? -1 : 1);
   if (folds || beyond < 0 || beyond >= plan.parallel.vpp || plan.parallel.pp == 1) return {};
   return {true, next, (to + plan.parallel.pp) % plan.parallel.pp, beyond};
+}
+
+std::string NearestDivisors(std::int64_t n, std::int64_t value) {
+  std::int64_t below = 0, above = 0;
+  for (std::int64_t d = std::min(value, n); d >= 1 && below == 0; --d) {
+    if (n % d == 0) below = d;
+  }
+  for (std::int64_t d = value + 1; d <= n && above == 0; ++d) {
+    if (n % d == 0) above = d;
+  }
+  if (below == 0) return std::to_string(above);
+  if (above == 0) return std::to_string(below);
+  return fmt::format("{} or {}", below, above);
 }
 
 Status Validate(const Model& model, const Plan& plan) {

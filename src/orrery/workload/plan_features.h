@@ -12,4 +12,7 @@ Status CheckPasses(const Plan& plan);
 Status CheckOffload(const Model& model, const Plan& plan);
 Status CheckFeatures(const Model& model, const Plan& plan);
 
+// "4 or 8": the divisors of n nearest to `value` on either side.
+std::string NearestDivisors(std::int64_t n, std::int64_t value);
+
 }  // namespace orrery::workload

@@ -1,5 +1,3 @@
-#include "orrery/search/validate/expert_models.h"
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -9,8 +7,7 @@
 #include "orrery/base/text.h"
 #include "orrery/job/expert_keys.h"
 #include "orrery/search/validate/config_extra.h"
-#include "orrery/search/validate/test_cases.h"
-#include "orrery/search/validate/torch_native.h"
+#include "orrery/search/validate/mapping.h"
 
 namespace orrery::search {
 namespace {
@@ -62,30 +59,27 @@ void MapGraphsAndOverlap(const Mapping& m, bool overlap) {
   if (job.Has(kOverlapKey) && delayed) job.Set(kDelayedKey, true);
 }
 
-// Where nothing evens tokens out: torchtitan's runs on text of some hundred steps from scratch, and
-// those that say so. NVIDIA's recipes force balance or read random tokens.
 void MapRouting(const Mapping& m, bool pads) {
-  constexpr std::string_view kRouting = "training.moe_routing";
   const std::string_view cell = m.row.text("moe_routing");
-  if (DealsExpertsOut(m)) return m.job().Set(kRouting, "round-robin");
-  if (cell == "forced-balanced") return;
-  const bool natural = !pads && (cell == "natural" || (cell.empty() && TorchPipelining(m)));
-  if (natural) m.job().Set(kRouting, "natural");
+  const bool forced = cell == "forced-balanced";
+  std::string_view routing = forced              ? m.recipe().forced_routing
+                             : cell.empty()      ? m.recipe().open_routing
+                             : cell == "natural" ? cell
+                                                 : "balanced";
+  if (pads && routing == "natural") routing = "balanced";
+  if (routing != "balanced") m.job().Set("training.moe_routing", routing);
+  if (forced && routing == "balanced") return;
   m.Assume("moe_routing={}: {}", cell.empty() ? "(blank)" : cell,
-           natural ? "every division of tokens among experts as likely" : "taken as balanced");
-}
-
-bool IsBridge(const Configuration& row) {
-  return row.text("framework").find("Bridge") != std::string_view::npos;
+           routing == "balanced"  ? "taken as balanced"
+           : routing == "natural" ? "every division of tokens among experts as likely"
+                                  : "experts dealt out in turn, a token's are neighbours");
 }
 
 Status MapDispatcher(const Mapping& m) {
   const std::string_view cell = m.row.text("moe_dispatcher");
   if (cell.empty()) {
     if (m.job().Has(kDispatcherKey)) return {};  // the release's recipes
-    // Megatron's command line alone gathers; torchtitan's ExpertParallel has no other way.
-    const bool exchanges = m.rule.label == "NeMo" || m.rule.label == "FSDP2" || IsBridge(m.row);
-    m.Fill("moe_dispatcher", kDispatcherKey, exchanges ? "alltoall" : "allgather");
+    m.Fill("moe_dispatcher", kDispatcherKey, m.recipe().moe_dispatcher);
     return {};
   }
   if (!job::Find(job::kDispatchers, cell)) {
@@ -100,13 +94,17 @@ void MapExpertDegrees(const Mapping& m, std::int64_t ep) {
   constexpr std::string_view kEtp = "parallel.etp";
   const std::int64_t tp = m.tp(), stated = StatedEtp(m.row), ranks = m.replicas() * tp;
   const std::int64_t width = m.out->model.experts.ffn_hidden;
-  const bool bridge = IsBridge(m.row), fits = ranks % (tp * ep) == 0 && width % tp == 0;
+  const bool fits = ranks % (tp * ep) == 0 && width % tp == 0;
   const std::int64_t released = m.job().Whole(kEtp, 0);
   m.job().Set("parallel.ep", ep);
-  m.job().Set(kEtp, stated > 0 ? stated : released > 0 ? released : fits && !bridge ? tp : 1);
+  m.job().Set(kEtp, stated > 0                     ? stated
+                    : released > 0                 ? released
+                    : fits && m.recipe().expert_tp ? tp
+                                                   : 1);
   if (tp == 1 || stated > 0) return;
-  m.Assume("etp={} (blank: {})", m.degree(kEtp),
-           bridge || released > 0 ? "the recipes' value" : "tp where the ranks allow it");
+  m.Assume(
+      "etp={} (blank: {})", m.degree(kEtp),
+      released > 0 || !m.recipe().expert_tp ? "the recipes' value" : "tp where the ranks allow it");
 }
 
 }  // namespace
@@ -118,7 +116,7 @@ Result<std::optional<Model>> MapKnownModel(const Mapping& mapping) {
   const ModelName* const known = mapping.tables.models.Find(row.text("model"), true);
   if (known == nullptr) return std::optional<Model>();
   ORRERY_ASSIGN_OR_RETURN(Model m, mapping.tables.data->models.Find(known->model));
-  mapping.tables.cases.Apply(row, &m, mapping.assumed);
+  ApplyRelease(mapping, &m);
   ORRERY_RETURN_IF_ERROR(CheckColumn(row, "hidden", m.hidden));
   ORRERY_RETURN_IF_ERROR(CheckColumn(row, "heads", m.heads));
   ORRERY_RETURN_IF_ERROR(CheckColumn(row, "topk", m.experts.top_k));
@@ -162,36 +160,6 @@ Status AddExperts(const Configuration& row, Model* model, Assumed* assumed) {
   assumed->push_back(
       fmt::format("experts of width {}, the feed-forward's, in all layers", model->ffn_hidden));
   return {};
-}
-
-// As many as fill all of them, less what Megatron's layouts give to embedding, loss and prediction
-// of further tokens: one at either end where two are missing
-// (account_for_embedding_in_pipeline_split, …_loss_…), else the last chunks go short.
-void BalanceLayers(const Mapping& m) {
-  const Model& model = m.out->model;
-  workload::Plan plan;
-  plan.parallel.pp = static_cast<int>(m.pp());
-  plan.parallel.vpp = static_cast<int>(m.vpp());
-  const std::int64_t chunks = m.pp() * m.vpp();
-  if (m.job().Has("parallel.layers_per_stage") || chunks > model.layers ||
-      workload::LayersPerChunk(model, plan).ok()) {
-    return;
-  }
-  const auto full = static_cast<int>((model.layers + chunks - 1) / chunks);
-  std::int64_t missing = chunks * full - model.layers;
-  std::vector<int> layers(static_cast<std::size_t>(chunks), full);
-  if (missing == 2) {
-    --layers.front();
-    --missing;
-  }
-  for (std::size_t c = layers.size(); c-- > 0 && missing > 0;) {
-    const auto less = static_cast<int>(std::min<std::int64_t>(missing, std::max(full - 1, 1)));
-    layers[c] -= less;
-    missing -= less;
-  }
-  m.Assume("layers per chunk: {}, {} of {} in the last ({} do not divide {})", full, layers.back(),
-           full, chunks, model.layers);
-  m.job().Set("parallel.layers_per_stage", std::span<const int>(layers));
 }
 
 Status MapExperts(const Mapping& m) {

@@ -1,8 +1,9 @@
-// One row on its way to a job document: what every part of the mapping (training.cc) reads and
-// writes.
+// One row on its way to a job document: what the parts of the mapping read and write. They run in
+// the order in which they stand here (training.cc); errors name column and value.
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -57,5 +58,41 @@ struct Mapping {
     Assume("{}={} (blank: {}'s default)", column, value, rule.label);
   }
 };
+
+// ---- parallelism.cc
+// tp, pp, cp, vpp; dp is what the GPUs leave. Sequences and how the batch is cut; where nothing
+// says it, into micro-batches of `open_micro_batch`.
+Status MapDegrees(const Mapping& m);
+Status MapBatch(const Mapping& m, std::int64_t open_micro_batch);
+
+// ---- precision.cc
+Status MapPrecision(const Mapping& m);
+void MapBf16Parts(const Mapping& m);  // of the modules that the model has; last
+
+// ---- models.cc: dimensions are the columns'; what they do not say (norm, activation, positions,
+// biases, tied embeddings, vocabulary) is the public configuration's of the family that the name
+// begins with (data/model_names.yaml), or is read from the shapes.
+Status MapModel(const Mapping& m);  // and the preset that it begins with
+// Keys of `model` that the release's scripts set, where no column does.
+void ApplyRelease(const Mapping& m, workload::Model* model);
+
+// ---- expert_models.cc: a model whose shapes are known, with which its columns must agree but for
+// the number of layers (proxies have fewer); nullopt: none has this name.
+bool HasExperts(const Configuration& row);
+Result<std::optional<workload::Model>> MapKnownModel(const Mapping& m);
+// The columns `experts`, `topk` and `ffn_hidden` put into a dense model's place.
+Status AddExperts(const Configuration& row, workload::Model* model,
+                  std::vector<std::string>* assumed);
+
+// ---- parallelism.cc: chunks, what of the layers each has, groups of micro-batches.
+void MapStages(const Mapping& m);
+
+// ---- software.cc: overlap of communication, CUDA graphs, kernels, meters.
+void MapAttention(const Mapping& m);
+Status MapOverlap(const Mapping& m);
+void MapLibraries(const Mapping& m);
+
+// ---- expert_models.cc: ep, etp, dispatcher, routing, graphs and overlap.
+Status MapExperts(const Mapping& m);
 
 }  // namespace orrery::search

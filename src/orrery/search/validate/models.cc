@@ -1,12 +1,9 @@
-#include "orrery/search/validate/models.h"
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 
 #include "orrery/base/text.h"
-#include "orrery/search/validate/expert_models.h"
-#include "orrery/search/validate/test_cases.h"
+#include "orrery/search/validate/mapping.h"
 
 namespace orrery::search {
 namespace {
@@ -143,13 +140,25 @@ Result<Model> ModelOfColumns(const Mapping& mapping) {
   m.source = "validation table";
   ORRERY_ASSIGN_OR_RETURN(m.layers, LayersOf(row, m, assumed));
   if (HasExperts(row)) ORRERY_RETURN_IF_ERROR(AddExperts(row, &m, assumed));
-  tables.cases.Apply(row, &m, assumed);
+  ApplyRelease(mapping, &m);
   ORRERY_RETURN_IF_ERROR(workload::Validate(m));
   ORRERY_RETURN_IF_ERROR(CheckParameters(row, m));
   return m;
 }
 
 }  // namespace
+
+void ApplyRelease(const Mapping& m, Model* model) {
+  const std::int64_t ffn_hidden = model->ffn_hidden, vocab = model->vocab;
+  workload::ApplyModelKeys(m.release.model, true, model);
+  if (m.release.own.Bool("gated_width")) {
+    model->ffn_hidden = model->hidden * 8 / 3 / 64 * 64;
+    if (model->experts.count > 0) model->experts.ffn_hidden = model->ffn_hidden;
+  }
+  if (m.row.has("ffn_hidden")) model->ffn_hidden = ffn_hidden;
+  if (m.row.has("vocab")) model->vocab = vocab;
+  for (const std::string& said : m.release.said) m.Assume("{} (the test case's YAML)", said);
+}
 
 Status MapModel(const Mapping& m) {
   const std::string_view kind = m.row.text("layer_kind");

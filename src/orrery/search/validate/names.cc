@@ -38,25 +38,29 @@ constexpr Option kModelKeys[] = {{.name = "names"},
                                  {.name = "drops", .type = OptionType::kBool, .fallback = "false"}};
 constexpr OptionTable kModelTable{.path = "", .doc = "", .options = kModelKeys};
 constexpr Option kFrameworkKeys[] = {
-    {.name = "row"},
-    {.name = "label"},
-    {.name = "family"},
-    {.name = "framework"},
-    {.name = "versions"},
-    {.name = "models"},
-    {.name = "gpus"},
-    {.name = "precisions"},
-    {.name = "gpus_from", .type = OptionType::kInteger, .fallback = "0", .min = 0, .max = 1 << 22}};
+    {.name = "row"}, {.name = "label"}, {.name = "says"}, {.name = "month"}};
 constexpr OptionTable kFrameworkTable{.path = "", .doc = "", .options = kFrameworkKeys};
 
-// A container's name may be left from an older submission: a release of ngcYY.MM two calendar years
-// before the measurement says nothing about what ran.
-std::string_view VersionOf(const Configuration& row) {
+// Of "date|version", each a place where the month of a release stands, the first that has one; a
+// month is itself.
+int MonthOf(const Configuration& row, const std::string& places) {
+  constexpr std::string_view kContainer = "container ";
   const std::string_view version = row.text("framework_version");
   const std::string_view date = row.text("measured_date");
-  if (!version.starts_with("ngc") || version.size() < 5 || !date.starts_with("20")) return version;
-  const auto year = [](std::string_view digits) { return digits[0] * 10 + digits[1]; };
-  return date.size() >= 4 && year(date.substr(2)) - year(version.substr(3)) >= 2 ? "" : version;
+  const std::size_t container = version.find(kContainer);
+  for (const std::string_view place : SplitBars(places)) {
+    std::string_view text = place;
+    if (place == "date") text = date.starts_with("20") ? date.substr(2) : "";
+    if (place == "version") text = version;
+    if (place == "vversion") text = version.starts_with("v") ? version.substr(1) : "";
+    if (place == "container") {
+      text =
+          container == std::string_view::npos ? "" : version.substr(container + kContainer.size());
+      if (text.size() < 3 || text[2] != '.') text = "";
+    }
+    if (const int month = Month(text); month > 0) return month;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -141,34 +145,35 @@ const FrameworkNames& FrameworkNames::BuiltIn() {
 }
 
 Status FrameworkNames::Add(std::string_view text, const std::string& file) {
-  return rows_.Add(text, file, [](const auto& table, const DataRow& row) -> Result<Name> {
-    ORRERY_ASSIGN_OR_RETURN(const Section keys,
-                            table.Keys(row, kFrameworkTable, "row|label|family"));
-    return Name{TextOf(keys, "row"),       TextOf(keys, "label"),      TextOf(keys, "family"),
-                TextOf(keys, "framework"), TextOf(keys, "versions"),   TextOf(keys, "models"),
-                TextOf(keys, "gpus"),      TextOf(keys, "precisions"), keys.Integer("gpus_from")};
+  const auto own = OptionNames(kFrameworkKeys), conditions = OptionNames(RowFilter::Keys().options);
+  return rows_.Add(text, file, [&](const auto& table, const DataRow& row) -> Result<Name> {
+    const bool says = row.keys.Find("says") != nullptr;
+    ORRERY_ASSIGN_OR_RETURN(
+        const Section keys,
+        table.Keys(row, kFrameworkTable, says ? "says" : "row|label", conditions));
+    ORRERY_ASSIGN_OR_RETURN(const Section when,
+                            table.Keys(row, RowFilter::Keys(), says ? "" : "family", own));
+    ORRERY_ASSIGN_OR_RETURN(RowFilter filter, RowFilter::Read(when));
+    return Name{TextOf(keys, "row"),  TextOf(keys, "label"), TextOf(when, "family"),
+                TextOf(keys, "says"), TextOf(keys, "month"), std::move(filter)};
   });
+}
+
+Origin FrameworkNames::OriginOf(const Configuration& row) const {
+  for (const Name& name : rows_.values()) {
+    if (!name.scripts.empty() && name.filter.Fits(row, "", {})) {
+      return {name.scripts, MonthOf(row, name.month)};
+    }
+  }
+  return {"", MonthOf(row, "vversion")};
 }
 
 std::vector<std::string> FrameworkNames::Rows() const {
   std::vector<std::string> rows;
-  for (const Name& name : rows_.values()) rows.push_back(name.row);
+  for (const Name& name : rows_.values()) {
+    if (!name.row.empty()) rows.push_back(name.row);
+  }
   return rows;
-}
-
-bool FrameworkNames::Fits(const Name& name, const Configuration& row) {
-  const std::string_view framework = row.text("framework");
-  const std::vector<std::string_view> parts = SplitBars(name.frameworks);
-  const auto gpus = row.Whole("gpus", 1, 1 << 22);
-  return IsOneOf(row.text("framework_family"), name.family) &&
-         BeginsWithOneOf(VersionOf(row), name.versions) &&
-         BeginsWithOneOf(row.text("model"), name.models) &&
-         BeginsWithOneOf(row.text("gpu"), name.gpus) &&
-         BeginsWithOneOf(row.text("precision"), name.precisions) &&
-         (name.gpus_from == 0 || (gpus.ok() && gpus->value_or(0) >= name.gpus_from)) &&
-         (parts.empty() || std::ranges::any_of(parts, [&](std::string_view part) {
-            return framework.find(part) != std::string_view::npos;
-          }));
 }
 
 Result<FrameworkMatch> FrameworkNames::Match(const Configuration& row,
@@ -179,7 +184,8 @@ Result<FrameworkMatch> FrameworkNames::Match(const Configuration& row,
   }
   std::vector<std::string_view> families;
   for (const Name& name : rows_.values()) {
-    if (Fits(name, row)) {
+    if (name.row.empty()) continue;
+    if (name.filter.Fits(row, "", {})) {
       ORRERY_ASSIGN_OR_RETURN(const job::Framework* const framework, frameworks.Find(name.row));
       return FrameworkMatch{name.label, framework};
     }

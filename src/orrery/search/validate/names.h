@@ -12,6 +12,7 @@
 #include "orrery/formats/row_values.h"
 #include "orrery/job/frameworks.h"
 #include "orrery/search/validate/configuration.h"
+#include "orrery/search/validate/row_filter.h"
 
 namespace orrery::search {
 
@@ -71,18 +72,16 @@ class FrameworkNames {
   // family is an error that lists the known ones.
   Result<FrameworkMatch> Match(const Configuration& row,
                                const job::FrameworkTable& frameworks) const;
+  // Whose scripts it is run by, and their release.
+  Origin OriginOf(const Configuration& row) const;
   std::vector<std::string> Rows() const;  // of job::FrameworkTable, which rows here name
 
  private:
   struct Name {
-    std::string row, label;
-    std::string family;      // "a|b": framework_family is one of them
-    std::string frameworks;  // "a|b": one of them stands in `framework`; this and those below:
-    std::string versions;    // "a|b": one of them begins framework_version; empty: any
-    std::string models, gpus, precisions;  // the same of model, gpu and precision
-    std::int64_t gpus_from = 0;
+    std::string row, label, family;
+    std::string scripts, month;  // or whose scripts, and where their release's month stands
+    RowFilter filter;
   };
-  static bool Fits(const Name& name, const Configuration& row);
 
   formats::RowValues<Name> rows_{"framework's name"};
 };

@@ -1,71 +1,69 @@
-#include "orrery/search/validate/parallelism.h"
+#include <algorithm>
 
 #include "orrery/job/plan_keys.h"
 #include "orrery/search/validate/config_extra.h"
-#include "orrery/search/validate/expert_models.h"
-#include "orrery/search/validate/torch_native.h"
+#include "orrery/search/validate/mapping.h"
 
 namespace orrery::search {
 namespace {
 
 // Chunks a stage where vpp is blank: as few as interleaving takes where a run says no more than
-// that it interleaved, one a layer where the framework's recipes do, else one.
+// that it interleaved, as the framework's recipes have them, else one.
 void AssumeChunks(const Mapping& m) {
-  const std::int64_t layers = m.out->model.layers, pp = m.pp();
+  constexpr std::string_view kVpp = "parallel.vpp";
+  const std::int64_t layers = m.out->model.layers, pp = m.pp(), of = m.recipe().chunk_layers;
   const bool fits = layers % pp == 0 && m.microbatches() % pp == 0;
   const std::int64_t a_stage = fits ? layers / pp : 1;
   if (HasToken(m.row, "interleaved_if_possible")) {
     // Megatron interleaves over more than two stages unless sends overlap.
     std::int64_t vpp = 1;
     while (pp > 2 && vpp < a_stage && (vpp == 1 || a_stage % vpp != 0)) ++vpp;
-    m.job().Set("parallel.vpp", vpp);
+    m.job().Set(kVpp, vpp);
     m.Assume("vpp={} (config_extra=interleaved_if_possible, degree not stated)", vpp);
   } else if (m.recipe().interleaved) {
-    m.Fill("vpp", "parallel.vpp", a_stage);
+    m.Fill("vpp", kVpp, a_stage);
+  } else if (of > 0) {
+    m.Fill("vpp", kVpp, std::max<std::int64_t>(1, (layers + of - 1) / of / pp));
+  } else if (m.recipe().local_batch != job::LocalBatch::kWhole && HasToken(m.row, "nterleaved")) {
+    m.Fill("vpp", kVpp, 2);  // torchtitan's default for interleaved schedules
   }
 }
 
-void SetStages(const Mapping& m, const std::vector<int>& layers) {
-  m.job().Set("parallel.layers_per_stage", std::span<const int>(layers));
+// The rule by which layers are shared out that do not divide, or that the framework shares out by
+// its own. With experts Megatron's layouts give fewer to embedding, loss and further tokens.
+void CutStages(const Mapping& m) {
+  constexpr std::string_view kCut = "parallel.layers_per_stage";
+  using workload::StageCut;
+  const std::int64_t layers = m.out->model.layers, chunks = m.pp() * m.vpp();
+  const auto cuts = [&](StageCut cut) { return !workload::CutLayers(cut, layers, chunks).empty(); };
+  const bool with_ends = (layers + 2) % chunks == 0;  // which `auto` shares out
+  StageCut cut = m.recipe().stage_cut;
+  if (HasToken(m.row, "uneven") && m.vpp() == 1 && cuts(StageCut::kThinEnds)) {
+    cut = StageCut::kThinEnds;
+  } else if (cut == StageCut::kFilled && with_ends) {
+    cut = StageCut::kAuto;
+  } else if (!cuts(cut) && HasExperts(m.row) && !with_ends) {
+    cut = StageCut::kShort;
+  }
+  if (cuts(cut)) m.job().Set(kCut, job::NameOf(workload::kStageCuts, cut));
 }
 
-// Uneven stages, not stated: the ends, which have embedding and loss besides, have as many layers
-// fewer as lets the middle share the rest evenly (--decoder-first-pipeline-num-layers, -last-).
-void SpareEnds(const Mapping& m) {
-  const std::int64_t layers = m.out->model.layers, pp = m.pp();
-  for (std::int64_t end = layers / pp - 1; pp > 2 && m.vpp() == 1 && end > 0; --end) {
-    if ((layers - 2 * end) % (pp - 2) != 0) continue;
-    const auto middle = static_cast<int>((layers - 2 * end) / (pp - 2));
-    std::vector<int> stages(static_cast<std::size_t>(pp), middle);
-    stages.front() = stages.back() = static_cast<int>(end);
-    SetStages(m, stages);
-    return m.Assume("config_extra: uneven stages not stated, taken as {} at the ends, {} between",
-                    end, middle);
-  }
-  m.Assume("config_extra: uneven stages not stated, taken as even");
-}
-
-// Layers that pp does not divide. PipelineModule's type:transformer of DeepSpeed before 0.12.5
-// probes a bound from the first stage on (runtime/utils.py, _lprobe), so that the last has what is
-// left; where embedding and head make it divide, type:transformer|embedding counts them.
-void SplitUnevenly(const Mapping& m) {
-  const std::int64_t layers = m.out->model.layers, stages = m.pp();
-  const job::UnevenStages how = m.recipe().uneven_stages;
-  if (how == job::UnevenStages::kRefused) return;
-  if (how == job::UnevenStages::kFilled && (layers + 2) % stages == 0) {
-    m.Assume("embedding and loss counted as a layer each: {} divides {} so", stages, layers + 2);
-    return;  // which LayersPerChunk does by itself
-  }
-  const std::int64_t most = (layers + stages - 1) / stages;
-  std::vector<int> split;
-  for (std::int64_t s = 0; s < stages; ++s) {
-    const std::int64_t spread = layers / stages + (s < layers % stages ? 1 : 0);
-    const std::int64_t left = std::clamp<std::int64_t>(layers - s * most, 0, most);
-    split.push_back(static_cast<int>(how == job::UnevenStages::kFilled ? left : spread));
-  }
-  SetStages(m, split);
-  m.Assume("layers per stage {} to {}: {} balances what pp does not divide", split.back(), most,
-           m.rule.label);
+// A pipeline that cuts a replica's batch (job::LocalBatch), which micro_batch is where one pass a
+// step has several stages, or fewer passes than stages: into `stated` parts, or as the framework
+// does. Passes of one step follow each other as one here.
+void CutLocalBatch(const Mapping& m, std::int64_t stated) {
+  const std::int64_t pp = m.pp(), batch = m.degree("training.micro_batch");
+  const std::int64_t passes = m.microbatches();
+  const job::LocalBatch how = m.recipe().local_batch;
+  if (how == job::LocalBatch::kWhole || pp == 1 || (passes > 1 && passes >= pp)) return;
+  const std::int64_t parts = passes > 1                         ? batch
+                             : stated > 1                       ? stated
+                             : how == job::LocalBatch::kSamples ? batch
+                                                                : pp;
+  if (parts < 2 || batch % parts != 0) return;
+  m.Assume("micro_batch={}: a replica's batch, cut into {} (torch.distributed.pipelining)", batch,
+           parts);
+  m.job().Set("training.micro_batch", batch / parts);
 }
 
 // Groups of pp micro-batches do not always divide them; a run that exists chose one that fits.
@@ -150,13 +148,9 @@ Status MapBatch(const Mapping& m, std::int64_t open_micro_batch) {
 }
 
 void MapStages(const Mapping& m) {
-  const std::int64_t layers = m.out->model.layers, pp = m.pp();
-  if (!m.row.has("vpp") && pp > 1) AssumeChunks(m);
-  if (layers % pp != 0 && layers > pp) SplitUnevenly(m);
-  if (HasToken(m.row, "uneven")) SpareEnds(m);
+  if (!m.row.has("vpp") && m.pp() > 1) AssumeChunks(m);
   CutStages(m);
   if (m.vpp() > 1) GroupMicrobatches(m);
-  if (HasExperts(m.row)) BalanceLayers(m);
 }
 
 }  // namespace orrery::search

@@ -1,7 +1,6 @@
-#include "orrery/search/validate/precision.h"
-
 #include "orrery/base/text.h"
 #include "orrery/search/validate/config_extra.h"
+#include "orrery/search/validate/mapping.h"
 
 namespace orrery::search {
 namespace {

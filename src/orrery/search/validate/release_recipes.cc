@@ -20,35 +20,19 @@ constexpr std::string_view kRecipes[] = {
 #include "orrery_data_release_recipes.inc"
 };
 
-constexpr int kEver = 9999;
-constexpr std::string_view kScripts =
-    "nemo|launcher|maxtext|paxml|jax-toolbox|torchtitan|sc21|mlperf|model-zoo|bridge|automodel|any";
-// Keys of a row: which rows of measured runs it is about, and what it sets.
+// Keys of a row beside a job's and those that say which rows of measured runs it is about.
 constexpr Option kOptions[] = {
-    {.name = "scripts", .type = kChoice, .choices = kScripts},
     {.name = "about", .fallback = "run"},
-    {.name = "undated", .type = kBool, .fallback = "false"},
-    {.name = "from"},  // YY.MM, releases or dates
-    {.name = "to"},
-    {.name = "frameworks"},  // this and those below, "a|b": one of them begins the row's
-    {.name = "versions"},
-    {.name = "models"},
-    {.name = "gpus"},
-    {.name = "precisions"},
-    {.name = "tasks"},
-    {.name = "counts"},   // "a|b": the row's `gpus` is one of them
-    {.name = "extra"},    // "a|b": one of them stands in config_extra
-    {.name = "without"},  // and this does not
-    // What it sets that is no key of a job.
     {.name = "dropout", .type = kNumber, .min = 0, .max = 1},  // of GPT-style models
+    {.name = "gated_width", .type = kBool, .fallback = "false"},
     {.name = "expert_graphs", .type = kChoice, .choices = "layers|iteration"},
     {.name = "cuda_graph_scope"},  // of those
     {.name = "whole_graphs", .type = kBool, .fallback = "false"},
-    {.name = "compiled_loss", .type = kBool, .fallback = "true"},
     {.name = "shard_hosts", .type = kInteger, .fallback = "0", .min = 0, .max = 1 << 20},
     {.name = "shard_from_hosts", .type = kInteger, .fallback = "0", .min = 0, .max = 1 << 20},
 };
 constexpr OptionTable kTable{.path = "", .doc = "", .options = kOptions};
+constexpr std::string_view kModel = "model", kEach = "each";
 
 // Sections of a job whose keys a row may set.
 std::span<const OptionTable* const> JobSections() {
@@ -81,59 +65,11 @@ Result<formats::Field> ReadJobKey(const OptionTable& section, const formats::Fie
   return set;
 }
 
-// Whose scripts, and which release: year and month, 2411; 0: not said.
-struct Origin {
-  std::string_view scripts;
-  int month = 0;
-};
-
-// "YY.MM…" or "YY-MM…" as a number; 0: it is not.
-int Month(std::string_view text) {
-  if (text.size() < 5) return 0;
-  const auto year = ParseInteger(text.substr(0, 2)), month = ParseInteger(text.substr(3, 2));
-  return year.ok() && month.ok() ? static_cast<int>(*year * 100 + *month) : 0;
-}
-
-// DGX Cloud's releases are called vYY.MM, with a patch behind; rounds of MLPerf have a date; rows
-// of Megatron Bridge name their container.
-Origin OriginOf(const Configuration& row) {
-  const std::string_view framework = row.text("framework");
-  const std::string_view version = row.text("framework_version");
-  const std::string_view date = row.text("measured_date");
-  const int measured = date.starts_with("20") ? Month(date.substr(2)) : 0;
-  constexpr std::string_view kContainer = "container ";
-  const std::size_t container = version.find(kContainer);
-  if (framework.find("Bridge") != std::string_view::npos) {
-    if (container == std::string_view::npos) return {"bridge", 0};
-    const std::string_view number = version.substr(container + kContainer.size());
-    const bool dotted = number.size() >= 5 && number[2] == '.';
-    return {"bridge", dotted ? Month(number) : 0};
+void Overlay(const Section& over, Section* under) {
+  for (const Option& option : over.table().options) {
+    const formats::Setting* const set = over.Find(option.name);
+    if (set != nullptr) under->Set(option.name, set->value, set->where);
   }
-  if (framework.starts_with("NeMo/Megatron-Core (")) return {"mlperf", measured};
-  if (framework.starts_with("Megatron-LM")) {
-    if (version == "Jan-2021") return {"sc21", 2101};
-    if (version.starts_with("PTD-P")) return {"sc21", 2104};
-  }
-  if (framework.starts_with("torchtitan")) return {"torchtitan", measured};
-  if (framework.find("Automodel") != std::string_view::npos) {
-    return {"automodel", measured > 0 ? measured : Month(version)};
-  }
-  if (framework.starts_with("Paxml") && version.starts_with("JAX-Toolbox"))
-    return {"jax-toolbox", 0};
-  if (framework.starts_with("NeMo 24.")) return {"launcher", Month(version)};
-  const std::string_view scripts = framework.starts_with("NeMo (")                ? "nemo"
-                                   : framework.starts_with("MaxText")             ? "maxtext"
-                                   : framework.starts_with("Paxml")               ? "paxml"
-                                   : framework.starts_with("Megatron-Core (dev)") ? "model-zoo"
-                                                                                  : "";
-  return {scripts, version.starts_with("v") ? Month(version.substr(1)) : 0};
-}
-
-// Of "a|b" one.
-bool StandsIn(std::string_view text, const std::string& words) {
-  return std::ranges::any_of(SplitBars(words), [&](std::string_view word) {
-    return text.find(word) != std::string_view::npos;
-  });
 }
 
 }  // namespace
@@ -146,16 +82,23 @@ const RecipeTable& RecipeTable::BuiltIn() {
 
 Result<RecipeTable::Line> RecipeTable::ReadLine(const formats::RowValues<Line>& table,
                                                 const formats::DataRow& row) {
-  const bool by_framework = row.keys.Find("frameworks") != nullptr;
-  std::vector<std::string_view> job_keys;
+  const auto own = OptionNames(kOptions), conditions = OptionNames(RowFilter::Keys().options);
+  std::vector<std::string_view> job = {kModel}, others = own;
   for (const OptionTable* section : JobSections()) {
     for (const Option& option : section->options) {
-      if (FindOption(kOptions, option.name) == nullptr) job_keys.push_back(option.name);
+      if (FindOption(kOptions, option.name) == nullptr) job.push_back(option.name);
     }
   }
-  ORRERY_ASSIGN_OR_RETURN(Section keys,
-                          table.Keys(row, kTable, by_framework ? "" : "scripts", job_keys));
-  Line line{std::move(keys), {}, 0, kEver};
+  others.insert(others.end(), job.begin(), job.end());
+  ORRERY_ASSIGN_OR_RETURN(const Section when, table.Keys(row, RowFilter::Keys(), "", others));
+  ORRERY_ASSIGN_OR_RETURN(RowFilter filter, RowFilter::Read(when));
+  if (!when.Has("scripts") && !when.Has("frameworks") && !when.Has("case")) {
+    ORRERY_RETURN_IF_ERROR(table.Keys(row, RowFilter::Keys(), "scripts", others).status());
+  }
+  job.insert(job.end(), conditions.begin(), conditions.end());
+  ORRERY_ASSIGN_OR_RETURN(Section keys, table.Keys(row, kTable, "", job));
+  Line line{
+      std::move(filter), std::move(keys), Section(workload::ModelOptions()), {}, row.description};
   for (const formats::Field& field : row.keys.fields) {
     if (FindOption(kOptions, field.key) != nullptr) continue;
     for (const OptionTable* section : JobSections()) {
@@ -165,14 +108,10 @@ Result<RecipeTable::Line> RecipeTable::ReadLine(const formats::RowValues<Line>& 
       break;
     }
   }
-  for (const auto& [key, month] : {std::pair{"from", &line.from}, std::pair{"to", &line.to}}) {
-    if (!line.own.Has(key)) continue;
-    *month = Month(line.own.Text(key));
-    if (*month > 0) continue;
-    return InvalidInput("'{}' is no month; write YY.MM", Printable(line.own.Text(key), 20))
-        .In(line.own.Where(key));
+  if (const formats::Node* model = row.keys.Find(kModel)) {
+    ORRERY_ASSIGN_OR_RETURN(line.model,
+                            Section::Read(table.document(), *model, workload::ModelOptions()));
   }
-  if (line.own.Bool("undated")) line.from = line.to = 0;
   if (line.own.Has("cuda_graph_scope")) {
     auto scope = workload::ParseGraphScope(line.own.Text("cuda_graph_scope"));
     if (!scope.ok()) {
@@ -186,35 +125,19 @@ Status RecipeTable::Add(std::string_view text, const std::string& file) {
   return rows_.Add(text, file, ReadLine);
 }
 
-Release RecipeTable::Find(const Configuration& row, std::string_view framework) const {
-  const Origin origin = OriginOf(row);
-  const std::string_view extra = row.text("config_extra");
-  Release found{.job = {}, .own = Section(kTable)};
+Release RecipeTable::Find(const Configuration& row, std::string_view framework,
+                          const Origin& origin) const {
+  Release found{
+      .job = {}, .model = Section(workload::ModelOptions()), .said = {}, .own = Section(kTable)};
   std::vector<std::string> settled;  // what a line was about
   for (const Line& line : rows_.values()) {
-    const Section& keys = line.own;
-    const auto fits = [&](std::string_view key, std::string_view text) {
-      return !keys.Has(key) || BeginsWithOneOf(text, keys.Text(key));
-    };
-    if ((keys.Has("scripts") && keys.Text("scripts") != "any" &&
-         keys.Text("scripts") != origin.scripts) ||
-        origin.month < line.from || line.to < origin.month || !fits("frameworks", framework) ||
-        !fits("versions", row.text("framework_version")) || !fits("models", row.text("model")) ||
-        !fits("gpus", row.text("gpu")) || !fits("precisions", row.text("compute_dtype")) ||
-        !fits("tasks", row.text("task")) ||
-        (keys.Has("extra") && !StandsIn(extra, keys.Text("extra"))) ||
-        (keys.Has("without") && StandsIn(extra, keys.Text("without"))) ||
-        (keys.Has("counts") && !IsOneOf(row.text("gpus"), keys.Text("counts")))) {
-      continue;
-    }
-    std::string about = keys.Text("about");
+    if (!line.filter.Fits(row, framework, origin)) continue;
+    std::string about = line.own.Text("about");
     if (std::ranges::find(settled, about) != settled.end()) continue;
-    settled.push_back(std::move(about));
-    for (const Option& option : kOptions) {
-      if (const formats::Setting* set = keys.Find(option.name)) {
-        found.own.Set(option.name, set->value, set->where);
-      }
-    }
+    if (about != kEach) settled.push_back(std::move(about));
+    Overlay(line.own, &found.own);
+    Overlay(line.model, &found.model);
+    if (!line.description.empty()) found.said.push_back(line.description);
     found.job.insert(found.job.end(), line.job.begin(), line.job.end());
   }
   return found;

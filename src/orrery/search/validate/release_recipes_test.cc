@@ -1,9 +1,11 @@
 // Is a blank of a row what the scripts of its own release set, and of no other?
 #include "orrery/search/validate/release_recipes.h"
 
-#include "orrery/search/validate/test_cases.h"
-
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "orrery/search/validate/names.h"
+#include "orrery/workload/options.h"
 
 namespace orrery::search {
 namespace {
@@ -20,10 +22,14 @@ std::string ValueOf(const Release& release, std::string_view key) {
 constexpr std::string_view kColumns =
     "framework,framework_version,measured_date,model,gpu,compute_dtype,task,gpus";
 
-Release Recipe(const std::string& cells) {
-  const auto table = formats::CsvTable::Parse(fmt::format("{}\n{}\n", kColumns, cells), "t.csv");
+Release Recipe(const std::string& cells, std::string_view columns = kColumns,
+               const RecipeTable& recipes = RecipeTable::BuiltIn()) {
+  const auto table = formats::CsvTable::Parse(fmt::format("{}\n{}\n", columns, cells), "t.csv");
   EXPECT_TRUE(table.ok()) << table.status().message();
-  return RecipeTable::BuiltIn().Find(Configuration(TableKind::kTraining, *table, 0));
+  const Configuration row(TableKind::kTraining, *table, 0);
+  const auto framework = FrameworkNames::BuiltIn().Match(row, job::FrameworkTable::BuiltIn());
+  return recipes.Find(row, framework.ok() ? framework->framework->name : "",
+                      FrameworkNames::BuiltIn().OriginOf(row));
 }
 
 TEST(ReleaseRecipes, SetKeysOfAJob) {
@@ -115,21 +121,29 @@ TEST(ReleaseRecipes, SetKeysOfAJob) {
   }
 }
 
-// What is no key of a job. torchao's runs on H100, which have no date, compiled layers alone;
-// others go by their date.
+// What is no key of a job.
 TEST(ReleaseRecipes, KeysOfTheirOwn) {
   const std::string qwen = "Megatron-Bridge,container 25.11,,Qwen3-30B-A3B,GB200,";
   EXPECT_FALSE(Recipe(qwen + "bf16,,").own.Has("cuda_graph_scope"));
   EXPECT_EQ(Recipe(qwen + "mxfp8,,").own.Text("cuda_graph_scope"), "moe_router+moe_preprocess");
   EXPECT_EQ(Recipe(qwen + "mxfp8,,").own.Text("expert_graphs"), "layers");
   EXPECT_EQ(Recipe("Paxml (JAX),v24.11.1,,GPT3-5B,H100-SXM5,bf16,,").own.Integer("shard_hosts"), 1);
-  const auto compiled = [](const std::string& cells) {
-    return Recipe(cells).own.Bool("compiled_loss");
+}
+
+// torchao's runs on H100, which have no date, compiled layers alone; others go by their date.
+TEST(ReleaseRecipes, WhatIsCompiled) {
+  const auto keys = [](const std::string& cells) {
+    const Release release =
+        Recipe("fsdp2," + cells, "framework_family,framework,measured_date,gpu,config_extra");
+    return ValueOf(release, "framework_options.torch_layers") + " " +
+           ValueOf(release, "framework_options.torch_loss");
   };
-  EXPECT_FALSE(compiled("torchtitan FSDP2 + compile,,,Llama3-8B,H100-SXM5,fp8,,"));
-  EXPECT_TRUE(compiled("torchtitan FSDP2 + compile,,,Llama3-8B,B200,fp8,,"));
-  EXPECT_FALSE(compiled("torchtitan,,2025-03,Llama3-8B,H100-SXM5,bf16,,"));
-  EXPECT_TRUE(compiled("torchtitan,,2025-06,Llama3-8B,H100-SXM5,fp8,,"));
+  EXPECT_EQ(keys("torchtitan FSDP2 + compile,,H100,"), "compiled ");
+  EXPECT_EQ(keys("torchtitan FSDP2 + compile,,B200,"), "compiled false");
+  EXPECT_EQ(keys("torchtitan,2025-03,H100,compile"), "compiled ");
+  EXPECT_EQ(keys("torchtitan,2025-06,H100,float8+compile"), "compiled false");
+  EXPECT_EQ(keys("torchtitan,2025-06,H100,compile+liger"), "fused false");
+  EXPECT_EQ(keys("NeMo Automodel,2025-06,H100,compile"), " ");
 }
 
 // A recipe by a user's own file: a release that is not built in, and one in place of a built-in
@@ -142,10 +156,7 @@ TEST(ReleaseRecipes, AUsersOwn) {
       "mine/release_recipes.yaml");
   ASSERT_TRUE(added.ok()) << added.message();
   const auto recipe = [&](const std::string& cells) {
-    const auto rows =
-        formats::CsvTable::Parse("framework,framework_version,model,gpu\n" + cells + "\n", "t.csv");
-    EXPECT_TRUE(rows.ok()) << rows.status().message();
-    return table.Find(Configuration(TableKind::kTraining, *rows, 0));
+    return Recipe(cells, "framework,framework_version,model,gpu", table);
   };
   constexpr std::string_view kModules = "training.recompute_modules";
   EXPECT_EQ(ValueOf(recipe("Megatron-Bridge,v1 (container 27.02),Qwen4-40B,B200"), kModules),
@@ -168,29 +179,33 @@ TEST(ReleaseRecipes, AUsersOwn) {
             0U);
 }
 
-TEST(TestCases, AUsersOwn) {
-  TestCaseTable table = TestCaseTable::BuiltIn();
-  const Status added =
-      table.Add("x: {case: my_case, vocab: 1000, description: vocab 1000, source: s}\n", "x.yaml");
+TEST(ReleaseRecipes, KeysOfTheModelOfACase) {
+  RecipeTable table = RecipeTable::BuiltIn();
+  const Status added = table.Add(
+      "x: {case: my_case, about: each, model: {vocab: 1000}, description: vocab 1000, source: s}\n",
+      "x.yaml");
   ASSERT_TRUE(added.ok()) << added.message();
-  const auto rows =
-      formats::CsvTable::Parse("config_extra\ncase=my_case_rope_embeddings+x\n", "t.csv");
-  ASSERT_TRUE(rows.ok());
-  workload::Model model;
-  std::vector<std::string> assumed;
-  table.Apply(Configuration(TableKind::kTraining, *rows, 0), &model, &assumed);
-  EXPECT_EQ(model.vocab, 1000);
-  EXPECT_EQ(model.position, workload::Position::kRotary);
-  EXPECT_EQ(assumed.size(), 2U);
-  const auto error = [&](const std::string& row) { return table.Add(row, "x.yaml").message(); };
-  EXPECT_NE(error("y: {case: c, vocab: 5, source: s}\n").find("lacks a description"),
-            std::string::npos);
-  EXPECT_NE(error("z: {case: c, vocabs: 5, description: d, source: s}\n").find("'vocab'"),
-            std::string::npos);
+  const Release release = Recipe("case=my_case_rope_embeddings+x", "config_extra", table);
+  EXPECT_EQ(release.model.Integer("vocab"), 1000);
+  EXPECT_EQ(release.model.Text("position"), "rotary");
+  EXPECT_THAT(release.said, testing::ElementsAre("vocab 1000", "rotary positions"));
+  EXPECT_TRUE(Recipe("x+rope_embeddings", "config_extra", table).said.empty());
+  EXPECT_THAT(table.Add("z: {case: c, model: {vocabs: 5}, source: s}\n", "x.yaml").message(),
+              testing::HasSubstr("'vocab'"));
+}
+
+// A condition that is also a key of a job could set nothing.
+TEST(ReleaseRecipes, ConditionsAreNoKeysOfAJob) {
+  for (const Option& option : RowFilter::Keys().options) {
+    for (const OptionTable* section : {&workload::ParallelOptions(), &workload::TrainingOptions(),
+                                       &workload::FrameworkOptions()}) {
+      EXPECT_EQ(FindOption(section->options, option.name), nullptr) << option.name;
+    }
+  }
 }
 
 TEST(ReleaseRecipes, UnknownScriptsSetNothing) {
-  EXPECT_TRUE(Recipe("torchtitan,,,Llama3.1-405B,H100,fp8,,").own.Has("compiled_loss"));
+  EXPECT_FALSE(Recipe("torchtitan,,2024-12,Llama3.1-405B,H100,fp8,,").job.empty());
   EXPECT_TRUE(Recipe("somebody's,,,Llama3.1-405B,H100,fp8,,").job.empty());
 }
 

@@ -33,7 +33,6 @@ Result<std::shared_ptr<const RowTables>> ReadRowTables(std::span<const std::stri
     ORRERY_RETURN_IF_ERROR(add("model_names.yaml", &tables->models));
     ORRERY_RETURN_IF_ERROR(add("words.yaml", &tables->words));
     ORRERY_RETURN_IF_ERROR(add("release_recipes.yaml", &tables->recipes));
-    ORRERY_RETURN_IF_ERROR(add("test_cases.yaml", &tables->cases));
     ORRERY_RETURN_IF_ERROR(add("hosts.yaml", &tables->hosts));
     ORRERY_RETURN_IF_ERROR(add("fabrics.yaml", &tables->fabrics));
   }

@@ -12,7 +12,6 @@
 #include "orrery/search/validate/hosts.h"
 #include "orrery/search/validate/names.h"
 #include "orrery/search/validate/release_recipes.h"
-#include "orrery/search/validate/test_cases.h"
 
 namespace orrery::search {
 
@@ -22,7 +21,6 @@ struct RowTables {
   ModelNames models = ModelNames::BuiltIn();
   Words words = Words::BuiltIn();
   RecipeTable recipes = RecipeTable::BuiltIn();
-  TestCaseTable cases = TestCaseTable::BuiltIn();
   Hosts hosts = Hosts::BuiltIn();
   cluster::Fabrics fabrics = cluster::Fabrics::BuiltIn();
 };

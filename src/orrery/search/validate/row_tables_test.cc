@@ -153,7 +153,7 @@ TEST_F(RowTablesOfOnesOwn, WordsOfOthers) {
   EXPECT_TRUE(said.predicted.has_value()) << said.reason;
   for (const char* note : {"compute_dtype=bfloat16: bf16", "sharding=FULL_SHARD: zero3",
                            "recompute=true: full", "oversubscription=non-blocking: 1",
-                           "attention sdpa: flash2 with fsdp2@torch2.6 on this GPU"}) {
+                           "attention sdpa: flash2 with torchtitan@2025.04 on this GPU"}) {
     EXPECT_THAT(said.assumed, Contains(note));
   }
   const Prediction unknown =

@@ -1,10 +1,7 @@
-#include "orrery/search/validate/software.h"
-
 #include "orrery/base/text.h"
 #include "orrery/job/plan_keys.h"
 #include "orrery/search/validate/config_extra.h"
-#include "orrery/search/validate/expert_models.h"
-#include "orrery/search/validate/torch_native.h"
+#include "orrery/search/validate/mapping.h"
 #include "orrery/workload/options.h"
 
 namespace orrery::search {
@@ -73,7 +70,9 @@ Status MapOverlap(const Mapping& m) {
   ORRERY_ASSIGN_OR_RETURN(const auto sequence, m.row.Flag("seq_parallel"));
   ORRERY_ASSIGN_OR_RETURN(auto tp_overlap, m.row.Flag("tp_comm_overlap"));
   ORRERY_ASSIGN_OR_RETURN(const auto graphs, m.row.Flag("cuda_graphs"));
-  if (!tp_overlap && AsyncTp(m)) tp_overlap = true;
+  const bool released = m.job().Text(kTpOverlapKey) == "true";
+  m.job().Drop(kTpOverlapKey);
+  if (!tp_overlap && released) tp_overlap = true;
   if (overlap) {
     SayOverlap(m, *overlap);
   } else {
@@ -98,12 +97,6 @@ Status MapOverlap(const Mapping& m) {
 }
 
 void MapLibraries(const Mapping& m) {
-  MapTorchLayers(m);
-  // torch.compile makes PyTorch's own loss one that works in place, as Megatron's does.
-  if (m.defaults().loss == job::LossDefault::kTorch && SaysCompiled(m.row) &&
-      m.release.own.Bool("compiled_loss")) {
-    m.job().Set("framework_options.torch_loss", false);
-  }
   if (!m.recipe().allocator.empty()) {
     m.Fill("allocator", "memory.allocator", m.recipe().allocator);
   }

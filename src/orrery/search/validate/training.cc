@@ -4,13 +4,8 @@
 #include "orrery/base/units.h"
 #include "orrery/job/plan_keys.h"
 #include "orrery/search/validate/config_extra.h"
-#include "orrery/search/validate/expert_models.h"
 #include "orrery/search/validate/machines.h"
 #include "orrery/search/validate/mapping.h"
-#include "orrery/search/validate/models.h"
-#include "orrery/search/validate/parallelism.h"
-#include "orrery/search/validate/precision.h"
-#include "orrery/search/validate/software.h"
 
 namespace orrery::search {
 namespace {
@@ -200,7 +195,10 @@ Result<RowDraft> MapTraining(const Configuration& row, Assumed* assumed, std::in
   ORRERY_ASSIGN_OR_RETURN(const FrameworkMatch rule,
                           tables.frameworks.Match(row, tables.data->frameworks));
   RowDraft out;
-  const Mapping m{row, tables, rule, assumed, &out, tables.recipes.Find(row, rule.framework->name)};
+  const Mapping m{
+      row,  tables,
+      rule, assumed,
+      &out, tables.recipes.Find(row, rule.framework->name, tables.frameworks.OriginOf(row))};
   out.job.Set("framework", rule.framework->name);
   for (const formats::Field& field : m.release.job) out.job.Set(field.key, field.value);
   ORRERY_RETURN_IF_ERROR(MapDegrees(m));

@@ -1,5 +1,4 @@
 // Rows of torchtitan: what is compiled, how a replica's batch and the layers are cut.
-#include "orrery/search/validate/torch_native.h"
 
 #include <gmock/gmock.h>
 
