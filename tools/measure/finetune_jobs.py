@@ -84,6 +84,7 @@ def job_of(row: Row, cluster: str) -> dict[str, Any]:
         "torch_layers": "eager",
         "attention": "sdpa",
         "clip_gradients": True,
+        "drops_logits": True,
         "bucket_views": True,  # one GPU: not wrapped in DistributedDataParallel
     }
     moe = row["model"] == "olmoe-1b-7b"

@@ -66,6 +66,14 @@ inline constexpr double kCausalRate = 0.92;
 // 256, heads of 64, states of 128): 0.45 to 0.55 at the clock behind its printed peak.
 inline constexpr double kDecayClocks = 0.5;
 
+// bitsandbytes 0.50: clocks of an SM for a 4-bit weight (kDequantizeBlockwise) and for a moment of
+// an 8-bit optimizer (kOptimizerStatic8bit2StateBlockwise, which has two), neither of which moves
+// with bytes: fp32 parameters take as long as bf16 ones. `tools/measure/quantized.py` on H200
+// (data/measured/h200/quantized.csv) at the clock behind the data sheet's peak, 1.83 GHz:
+// nf4_dequantize of 14336 x 4096 in 64.9 us, less a launch, adamw_8bit of 525,336,576 in 14.5 ms.
+inline constexpr double kDequantizeClocks = 0.26;
+inline constexpr double kBlockwiseUpdateClocks = 3.33;
+
 // The L2.
 inline constexpr double kL2Rate = 0.45;
 inline constexpr double kL2Usable = 0.50;

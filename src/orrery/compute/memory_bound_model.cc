@@ -37,9 +37,25 @@ constants::Id RateOf(const graph::MemoryBound& k) {
     case MemoryOp::kAdd:
     case MemoryOp::kZero:
     case MemoryOp::kCausalConv:
+    case MemoryOp::kDequantize:
+    case MemoryOp::kBlockwiseUpdate:
       return constants::kStreamRate;
   }
   return constants::kStreamRate;
+}
+
+// Of an SM, for each of a kernel's rows x cols values; 0 where bytes alone count.
+double Clocks(MemoryOp op) {
+  switch (op) {
+    case MemoryOp::kStateDecay:
+      return kDecayClocks;
+    case MemoryOp::kDequantize:
+      return kDequantizeClocks;
+    case MemoryOp::kBlockwiseUpdate:
+      return kBlockwiseUpdateClocks;
+    default:
+      return 0;
+  }
 }
 
 }  // namespace
@@ -49,10 +65,8 @@ ModelTime MemoryBoundTime(const graph::MemoryBound& k, const DeviceRates& device
   time.fixed_s = device.constants[constants::kKernelFloor];
   const double bytes = static_cast<double>(k.bytes_read) + static_cast<double>(k.bytes_written);
   if (bytes > 0) time.memory_s = StreamTime(device, bytes, device.constants[RateOf(k)]);
-  if (k.op == MemoryOp::kStateDecay) {
-    const double decays = static_cast<double>(k.rows) * static_cast<double>(k.cols);
-    time.compute_s = decays * kDecayClocks / (device.sms * device.clock_Hz);
-  }
+  const double values = static_cast<double>(k.rows) * static_cast<double>(k.cols);
+  time.compute_s = values * Clocks(k.op) / (device.sms * device.clock_Hz);
   if (k.op == MemoryOp::kStateDecay || k.op == MemoryOp::kStateScan) {
     const double part = device.constants[constants::kScanRate];
     time.compute_s /= part, time.memory_s /= part;

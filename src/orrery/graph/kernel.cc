@@ -138,6 +138,10 @@ std::string_view Name(MemoryOp op) {
       return "state_scan";
     case MemoryOp::kStateDecay:
       return "state_decay";
+    case MemoryOp::kDequantize:
+      return "dequantize";
+    case MemoryOp::kBlockwiseUpdate:
+      return "blockwise_update";
   }
   return "?";
 }

@@ -100,9 +100,11 @@ enum class MemoryOp : std::uint8_t {
   kRouterTopk,
   kPermute,
   kUnpermute,
-  kCausalConv,  // depthwise, over tokens
-  kStateScan,   // of a state-space scan: states of chunks, sums
-  kStateDecay,  // of a state-space scan: rows x cols decays, each an exponential and a product
+  kCausalConv,       // depthwise, over tokens
+  kStateScan,        // of a state-space scan: states of chunks, sums
+  kStateDecay,       // of a state-space scan: rows x cols decays, each an exponential and a product
+  kDequantize,       // 4-bit weights: rows x cols values looked up and scaled
+  kBlockwiseUpdate,  // an optimizer's, rows moments of cols elements in 8 bits
 };
 struct MemoryBound {
   MemoryOp op = MemoryOp::kCopy;

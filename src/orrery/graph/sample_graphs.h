@@ -122,7 +122,7 @@ class SampleBuilder {
                          Size()};
       case 2:
         return MemoryBound{
-            Any(MemoryOp::kStateDecay), Size(), Size(), Size(), Size(), Any(kLastDType),
+            Any(MemoryOp::kBlockwiseUpdate), Size(), Size(), Size(), Size(), Any(kLastDType),
             Any(Pass::kOptimizer)};
       default:
         return Timed{Size()};

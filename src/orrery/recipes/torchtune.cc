@@ -138,6 +138,7 @@ void ReadTuneTraining(Reading* r) {
                           "PagedAdamW and PagedAdamW8bit of bitsandbytes.optim are",
                           Printable(optimizer, 60)));
   }
+  draft.Set("framework_options.drops_logits", true);
   if (r->On("optimizer_in_bwd")) draft.Set("framework_options.optimizer_in_backward", true);
   const std::string loss = r->Text("loss._component_");
   if (loss.ends_with("LinearCrossEntropyLoss")) {

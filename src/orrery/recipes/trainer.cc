@@ -329,8 +329,12 @@ void ReadTrainerKernels(const Sources& sources, Reading* r) {
   } else if (!attention.empty() && attention != "sdpa" && attention != "auto") {
     r->Refuse(argument, fmt::format("attention '{}' is not modelled", Printable(attention, 40)));
   }
+  if (!liger && loss != "chunked_nll") draft.Set("framework_options.drops_logits", true);
+  // 1.0 unless told; DistributedDataParallel itself clips nothing.
   if (r->Has("--max_grad_norm") && r->Real("--max_grad_norm", 1) == 0) {
     draft.Set("framework_options.clip_gradients", false);
+  } else if (draft.Text("framework") == "ddp") {
+    draft.Set("framework_options.clip_gradients", true);
   }
 }
 

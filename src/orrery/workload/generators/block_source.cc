@@ -281,6 +281,10 @@ graph::Block BlockCache::BuildStep(const BlockKey& key) {
       return ZeroGradients(s, a, &names_);
     case BlockKind::kHoldGradients:
       return HoldGradients(s, a, b != 0, c != 0, &names_);
+    case BlockKind::kFreeGradients: {
+      const auto part = static_cast<GradientsOf>(a);
+      return FreeGradients(part == GradientsOf::kLayer ? OfKind(s, b) : s, part, &names_);
+    }
     case BlockKind::kReduceBucket:
       return ReduceBucket(s, a,
                           {.distributed = (b & 1) != 0,
@@ -403,6 +407,7 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
     case BlockKind::kStatic:
     case BlockKind::kZeroGradients:
     case BlockKind::kHoldGradients:
+    case BlockKind::kFreeGradients:
     case BlockKind::kReduceBucket:
     case BlockKind::kGatherBucket:
     case BlockKind::kBroadcastShards:

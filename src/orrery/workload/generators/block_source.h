@@ -29,6 +29,7 @@ enum class BlockKind : std::uint8_t {
   kStatic,           // elements, shard, norm group, PackStepFlags
   kZeroGradients,    // elements
   kHoldGradients,    // elements, experts, forever
+  kFreeGradients,    // GradientsOf; of a layer: its kind
   kReduceBucket,     // elements, distributed + 2·blocking + 4·last + 8·experts
   kGatherBucket,     // elements, GatherMode, experts, elements to cast before (FSDP2)
   kBroadcastShards,  // elements, owners

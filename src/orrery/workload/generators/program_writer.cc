@@ -624,12 +624,29 @@ void ProgramWriter::End() {
     Call(job_.blocks->Get(BlockKind::kReduceEmbedding), 0, -1);
   }
   Optimizer();
+  FreeGradients();
   if (holds_head() && (plan().replicas() > 1 || plan().framework.log_every_step)) {
     Call(job_.blocks->Get(BlockKind::kLoss, plan().replicas(),
                           plan().framework.log_every_step ? 1 : 0),
          0, -1);
   }
   out_->events = next_event_;
+}
+
+void ProgramWriter::FreeGradients() {
+  if (!job_.shape->passing_gradients) return;
+  const auto part = [](GradientsOf of) { return static_cast<std::int64_t>(of); };
+  for (const Chunk& chunk : chunks_) {
+    const std::vector<Kind>& kinds = chunk.parts.kinds;
+    for (std::size_t from = 0, to = 0; from < kinds.size(); from = to) {
+      while (to < kinds.size() && kinds[to] == kinds[from]) ++to;
+      Call(job_.blocks->Get(BlockKind::kFreeGradients, part(GradientsOf::kLayer), kinds[from]), 0,
+           0, chunk.first_layer + static_cast<int>(from), static_cast<int>(to - from));
+    }
+    for (const GradientsOf of : {GradientsOf::kEmbedding, GradientsOf::kHead}) {
+      Call(job_.blocks->Get(BlockKind::kFreeGradients, part(of)), 0, 0);
+    }
+  }
 }
 
 void ProgramWriter::Optimizer() {

@@ -146,6 +146,7 @@ class ProgramWriter {
   std::int64_t UnreducedGradients() const;
   BlockId EndBackward(bool head, int microbatch);
   void FinishReduction();
+  void FreeGradients();
   void Optimizer();
   void Orthogonalise();
   void OrthogonalisePart(std::int64_t kind, std::int64_t layers);

@@ -218,6 +218,9 @@ void SetFramework(const Plan& plan, Shape* s) {
   f.fused_weight_gradient &= !s->keeps_units;
   f.converted_gradients &= !s->separate_gradients() && s->gradient_dtype != s->dtype;
   f.bucket_views &= f.reducer == Reducer::kDdp;
+  // A replica alone whose gradients lie in no buckets of their own is not wrapped at all.
+  s->passing_gradients = f.reducer == Reducer::kDdp && (!f.bucket_views || plan.replicas() == 1) &&
+                         !f.optimizer_in_backward && !s->offload_activations && s->net == nullptr;
   f.adam_loop &= !f.fused_adam;
   f.nf4_tensor &= s->base_weights == BaseWeights::kNf4;
   f.fp32_embedding_states &= s->optimizer_states != OptimizerStates::kFull && !s->frozen();
@@ -354,6 +357,7 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.ffn).Add(s.vocab).Add(s.dtype).Add(s.gradient_dtype).Add(s.low_precision);
   h.Add(s.sequence_parallel).Add(s.recompute).Add(s.recompute_modules).Add(s.pipelined);
   h.Add(s.sharded).Add(s.reshards).Add(s.shard_ranks).Add(s.adds_gradients);
+  h.Add(s.passing_gradients);
   h.Add(s.framework.cuda_graphs)
       .Add(s.offload_optimizer)
       .Add(s.offload_activations)

@@ -106,6 +106,9 @@ struct Shape {
   bool whole_moments = false;            // Adafactor's, of flat shards
   std::int64_t contiguous_elements = 0;  // of DeepSpeed's contiguous buffers, all of them together
   bool adds_gradients = false;           // under DDP, of a block: a micro-batch but the first
+  // Gradients are tensors that the first micro-batch's backward pass makes and zero_grad gives back
+  // behind the optimizer (set_to_none, PyTorch's default since 2.0).
+  bool passing_gradients = false;
   // Activations of every layer, in the layers' own blocks.
   bool offload_optimizer = false, offload_activations = false;
   std::uint8_t offload_modules = 0;  // bits of OffloadModule; 0: all that a layer keeps

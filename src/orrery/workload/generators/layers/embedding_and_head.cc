@@ -8,6 +8,7 @@
 #include "orrery/workload/generators/layers/layer_ops.h"
 #include "orrery/workload/generators/layers/patches.h"
 #include "orrery/workload/generators/layers/precision.h"
+#include "orrery/workload/generators/sharding/tensor_gradients.h"
 
 namespace orrery::workload {
 
@@ -74,12 +75,13 @@ Buffer Statistics(const Shape& s, BlockWriter* w) {
 Buffer Normed(const Shape& s, BlockWriter* w) {
   return Saved(w, kNormed, "final_norm.output", s.local_bytes());
 }
-// The 16-bit logits, which the caller of PyTorch's own loss holds until backward is over, that of
-// Megatron's until the loss returns.
+// The 16-bit logits, which the caller of PyTorch's own loss holds until backward is over unless it
+// drops them, that of Megatron's until the loss returns.
 Buffer Logits(const Shape& s, BlockWriter* w) {
   const std::int64_t bytes = s.tokens() * s.vocab * s.element_bytes;
-  return s.framework.torch_loss ? Saved(w, kHeldLogits, "logits", bytes)
-                                : w->Temporary("logits", bytes);
+  return s.framework.torch_loss && !s.framework.drops_logits
+             ? Saved(w, kHeldLogits, "logits", bytes)
+             : w->Temporary("logits", bytes);
 }
 // Metrics read the 16-bit logits after the loss, which writes its gradients beside them.
 Buffer MetricLogits(const Shape& s, BlockWriter* w) {
@@ -163,7 +165,7 @@ void LossBackward(const Shape& s, BlockWriter* w) {
   if (s.encoder) BiasGradient(s, w, s.tokens(), s.vocab);
   ColumnBackward(OutputShape(s), w, "logits", s.hidden, s.vocab, false);
   w->Free(logits);
-  if (s.framework.torch_loss) w->Free(Logits(s, w));
+  if (s.framework.torch_loss && !s.framework.drops_logits) w->Free(Logits(s, w));
 }
 
 // Composer updates LanguageCrossEntropy and LanguagePerplexity behind each micro-batch's backward
@@ -324,10 +326,12 @@ void WriteEmbeddingBackward(const Shape& s, BlockWriter* w) {
   }
   w->Kernel("transpose",
             Elementwise(s, MemoryOp::kTranspose, s.tokens(), s.hidden, e, e, Pass::kBackward));
-  // The gradient of a table is dense: zeroed, scattered into, then added to the gradient buffer.
+  // The gradient of a table is dense: zeroed, scattered into, then added to the gradient buffer, or
+  // where none is there yet it is the gradient.
+  const bool is_first = s.passing_gradients && !s.adds_gradients && !s.tied;
   const auto table = [&](std::int64_t rows, std::int64_t read_per_row_element) {
     if (s.frozen()) return;
-    const Buffer dense = w->Temporary("table.gradient", rows * s.hidden * e);
+    const Buffer dense = w->Temporary("table.gradient", is_first ? 0 : rows * s.hidden * e);
     w->Alloc(dense);
     w->Kernel("zero", Elementwise(s, MemoryOp::kZero, rows, s.hidden, 0, e, Pass::kBackward));
     w->Kernel("embedding", Elementwise(s, MemoryOp::kEmbedding, s.tokens(), s.hidden,
@@ -367,6 +371,7 @@ void WriteEmbeddingBackward(const Shape& s, BlockWriter* w) {
 graph::Block EmbeddingBackward(const Shape& s, Names* names) {
   BlockWriter w(names, "embedding.backward", Pass::kBackward);
   const Shape read = s.encoder_seq > 0 ? EncoderShape(s) : s;
+  MakeGradients(s, GradientsOf::kEmbedding, &w);
   if (s.altup_streams > 0) StreamsBackward(s, Ends::kEmbedding, &w);
   if (s.layer_embedding > 0) LayerEmbeddingsBackward(s, &w);
   if (s.frame_values > 0) {
@@ -416,7 +421,7 @@ void LossForward(const Shape& s, BlockWriter* w) {
   w->Kernel("normalise", OverLogits(s, 4, 4, Pass::kForward));
   w->Kernel("mean", OverTokens(s, 8, 0, Pass::kForward));
   if (beside) w->Free(wide);
-  if (!s.framework.torch_loss) w->Free(logits);
+  if (!s.framework.torch_loss || s.framework.drops_logits) w->Free(logits);
 }
 
 }  // namespace
@@ -453,6 +458,7 @@ graph::Block HeadBackward(const Shape& s, Names* names) {
   if (s.net != nullptr) return ImageLossBackward(s, names);
   BlockWriter w(names, "head.backward", Pass::kBackward);
   const std::int64_t e = s.element_bytes;
+  MakeGradients(s, GradientsOf::kHead, &w);
   if (s.framework.chunked_loss) {
     ChunkedLossBackward(s, &w);
   } else if (s.patch_values > 0) {

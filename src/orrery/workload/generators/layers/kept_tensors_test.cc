@@ -64,6 +64,11 @@ TEST(TorchLoss, ThreeTensorsOfFp32LogitsAndOneOf16) {
   // Megatron's: softmax and 16-bit gradient. PyTorch's 16-bit gradient comes later.
   EXPECT_EQ(peak(torch) - saved(own), logits / 2 + 2 * logits);
   EXPECT_LT(peak(own) - saved(own), logits);
+  plan.framework.drops_logits = true;  // the log-softmax alone comes from forward
+  const graph::Graph dropped = Make(m, plan);
+  EXPECT_TRUE(graph::Verify(dropped, graph::VerifyLevel::kFull).ok());
+  EXPECT_EQ(saved(dropped), saved(own));
+  EXPECT_EQ(peak(dropped) - saved(own), 2 * logits);
   plan.framework.chunked_loss = true;  // never has all logits
   EXPECT_LT(saved(Make(m, plan)), logits);
 }

@@ -4,6 +4,7 @@
 #include "orrery/workload/generators/layers/conv_unit.h"
 #include "orrery/workload/generators/layers/layer_embedding.h"
 #include "orrery/workload/generators/layers/layer_writer.h"
+#include "orrery/workload/generators/sharding/tensor_gradients.h"
 
 namespace orrery::workload {
 
@@ -86,6 +87,7 @@ graph::Block LayerForward(const Shape& s, Names* names) {
 graph::Block LayerBackward(const Shape& s, Names* names) {
   BlockWriter w(names, "layer.backward", Pass::kBackward);
   if (s.keeps_units) w.Host("fsdp", s.units() * s.framework.host.unit);
+  MakeGradients(s, GradientsOf::kLayer, &w);
   WriteLayerBackward(s, &w);
   return w.Finish();
 }

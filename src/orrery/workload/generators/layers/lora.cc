@@ -131,6 +131,9 @@ std::int64_t InnerBytes(const Shape& s, Split split) {
   return Tokens(s, split) * s.lora_rank * s.element_bytes;
 }
 
+// Beside the linear layer that was there: its wrapper, A, B and the dropout in front of them.
+constexpr std::int64_t kAdapterModules = 4;
+
 void OneForward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out, Split split);
 void OneBackward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out, Split split);
 
@@ -159,6 +162,9 @@ namespace {
 
 void OneForward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out, Split split) {
   const std::int64_t e = s.element_bytes, tokens = Tokens(s, split);
+  if (s.framework.separate_adapters) {
+    w->Host("adapter.modules", kAdapterModules * s.framework.host.module_forward);
+  }
   const std::int64_t rank = RankPart(s, split), columns = OutPart(s, out, split);
   const bool by_rows = split == Split::kRows;
   if (s.autocasts()) {  // adapters are in fp32
@@ -185,6 +191,9 @@ void OneBackward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t o
   const std::int64_t e = s.element_bytes, tokens = Tokens(s, split);
   const std::int64_t rank = RankPart(s, split), columns = OutPart(s, out, split);
   const bool by_rows = split == Split::kRows;
+  if (s.framework.separate_adapters) {
+    w->Host("adapter.modules", 2 * s.framework.host.module_backward);  // A and B
+  }
   w->Kernel("lora_scale",
             Elementwise(s, MemoryOp::kGradScale, tokens, columns, e, e, Pass::kBackward));
   const auto gradient = [&](std::string_view name, std::int64_t m, std::int64_t n) {

@@ -11,6 +11,7 @@
 // whole, too: under sequence parallelism each rank adds up gradients of its own tokens, which are
 // summed over tp at the end of the step.
 // Kept for backward besides the layer's own: x·Aᵀ, s·b·r elements a target.
+// An adapter of one's own is four modules of Python more.
 // With the switch separate_adapters what one product makes (queries, keys and values; gate and up;
 // keys and values of cross attention) has an adapter each, whose kernels run one after the other.
 #pragma once

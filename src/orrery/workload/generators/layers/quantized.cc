@@ -106,8 +106,9 @@ void Dequantize(const Shape& s, BlockWriter* w, std::int64_t n, std::int64_t row
   if (s.framework.nf4_tensor && s.framework.torch_layers == TorchLayers::kEager) {
     return UnpackByOperators(s, w, n, pass);
   }
-  w->Kernel("dequantize",
-            Streamed(s, MemoryOp::kCast, n, packed.codes + 4 * Blocks(n, kBlock), e * n, pass));
+  // Compiled, NF4Tensor's is no kernel of bitsandbytes.
+  const MemoryOp op = s.framework.nf4_tensor ? MemoryOp::kCast : MemoryOp::kDequantize;
+  w->Kernel("dequantize", Streamed(s, op, n, packed.codes + 4 * Blocks(n, kBlock), e * n, pass));
 }
 
 void Int8Product(const Shape& s, BlockWriter* w, std::string_view name, const Gemm& gemm) {
@@ -119,6 +120,7 @@ void Int8Product(const Shape& s, BlockWriter* w, std::string_view name, const Ge
     w->Kernel(part, Streamed(s, op, n, n * read, n * written, pass));
   };
   const Buffer codes = w->Temporary("input.int8", in);
+  w->Host("int8_product", 3 * s.framework.host.module_forward);  // as of a dequantised product
   w->Alloc(codes);
   if (s.dtype != DType::kFp16) run("input.cast", MemoryOp::kCast, in, e, 2);
   run("outliers.absolute", MemoryOp::kCopy, in, 2, 2);
@@ -172,6 +174,9 @@ void MultiplyByWeight(const Shape& s, BlockWriter* w, std::string_view name, con
   // Of experts, one at a time.
   const Buffer weight = w->Temporary("weight.dequantized", gemm.n * gemm.k * s.element_bytes);
   w->Alloc(weight);
+  // bitsandbytes: a Python autograd function, whose operators (product, scales, weight) are
+  // registered from Python, too.
+  if (!s.framework.nf4_tensor) w->Host("dequantize", 3 * s.framework.host.module_forward);
   Dequantize(s, w, gemm.batch * gemm.n * gemm.k, gemm.batch * (forward ? gemm.n : gemm.k),
              forward ? Pass::kForward : Pass::kBackward);
   w->Kernel(name, gemm);

@@ -21,6 +21,8 @@
 // The few columns of outliers, multiplied apart, are left out. Backward: the weight is cast and
 // scaled, two kernels, then multiplied as with 4 bits.
 //
+// Host: bitsandbytes' products cost three calls of Python beside their kernels' launches.
+//
 // Memory: codes and scales for ever, one dequantised weight at a time. Where units are gathered
 // (FSDP's quant_storage, DeepSpeed) codes are sharded and gathered as they are; bitsandbytes'
 // scales lie whole on every rank, NF4Tensor's are sharded and gathered beside the codes.

@@ -43,7 +43,7 @@ void EagerRmsNorm(const Shape& s, BlockWriter* w, std::int64_t rows, std::int64_
 }
 
 std::int64_t EagerNormBytes(const Shape& s, std::int64_t elements) {
-  return elements * (kFp32 + s.element_bytes);
+  return elements * (kFp32 + (s.frozen() ? 0 : s.element_bytes));
 }
 
 void EagerGate(const Shape& s, BlockWriter* w, std::int64_t rows, std::int64_t cols, Pass pass) {

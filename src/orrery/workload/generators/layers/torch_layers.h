@@ -13,7 +13,8 @@
 //                    backward their gradients summed
 //
 // Kept for the backward pass beside what fused kernels keep: fp32 and normalised inputs of eager
-// norms, eager silu's output, the repeated heads.
+// norms (the latter for their weights, unless these are frozen), eager silu's output, the repeated
+// heads.
 #pragma once
 
 #include "orrery/workload/generators/block_writer.h"

@@ -191,12 +191,16 @@ void Blockwise(const Shape& s, std::int64_t n, std::int64_t number, BlockWriter*
   ForEachTensor(n - full, TensorCount(number), [&](std::int64_t each) {
     const std::int64_t states = moments * BlockwiseBytes(s.optimizer_states, each);
     MemoryBound update = Flat(MemoryOp::kAdam, each, 2 * b, b);
+    if (s.optimizer_states == OptimizerStates::k8bit) {
+      update.op = MemoryOp::kBlockwiseUpdate;
+      update.rows = moments;
+    }
     update.bytes_read += states;
     update.bytes_written += states;
     w->Kernel("update.blockwise", update);
   });
   if (full == 0) return;
-  w->Kernel("update", Flat(MemoryOp::kAdam, full, (2 + moments) * b, (1 + moments) * b));
+  w->Kernel("update", Flat(MemoryOp::kAdam, full, 2 * b + 4 * moments, b + 4 * moments));
 }
 
 // Parameters travel in the model's type; gradients as clipped, in fp32.
@@ -319,8 +323,7 @@ void WriteOptimizerState(const Shape& s, std::int64_t shard, std::int64_t number
     forever(3, "main_parameters", shard * s.state_bytes);
   if (s.optimizer_states != OptimizerStates::kFull) {
     const std::int64_t full = number >> kTensorBits;
-    const std::int64_t bytes =
-        BlockwiseBytes(s.optimizer_states, shard - full) + full * s.state_bytes;
+    const std::int64_t bytes = BlockwiseBytes(s.optimizer_states, shard - full) + full * 4;
     if (Moments(s) > 0) forever(4, "exp_avg", bytes);
     if (Moments(s) > 1) forever(5, "exp_avg_sq", bytes);
     return;

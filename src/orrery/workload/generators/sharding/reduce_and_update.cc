@@ -43,7 +43,7 @@ graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names) 
   // FSDP's shards are beside what is gathered and accumulated between the two (HoldGradients).
   if (s.keeps_units) {
     forever(8, "gradient_shards", MemoryKind::kGradient, sizes.shard * s.state_bytes);
-  } else {
+  } else if (!s.passing_gradients) {
     const std::int64_t kept = s.framework.optimizer_in_backward ? LargestTensor(s)
                               : part                            ? sizes.shard
                                                                 : sizes.elements;
@@ -60,6 +60,12 @@ graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names) 
     forever(6, "attention.scores", MemoryKind::kTemporary,
             s.batch * s.heads * s.seq * s.seq * s.element_bytes);
   }
+  return w.Finish();
+}
+
+graph::Block FreeGradients(const Shape& s, GradientsOf part, Names* names) {
+  BlockWriter w(names, "gradients.free", Pass::kOptimizer);
+  w.Free(PassingGradients(s, part, &w));
   return w.Finish();
 }
 

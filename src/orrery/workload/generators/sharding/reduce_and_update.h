@@ -7,6 +7,7 @@
 
 #include "orrery/workload/generators/block_writer.h"
 #include "orrery/workload/generators/shape.h"
+#include "orrery/workload/generators/sharding/tensor_gradients.h"
 
 namespace orrery::workload {
 
@@ -20,6 +21,8 @@ struct StepSizes {
 };
 
 graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names);
+// What MakeGradients (tensor_gradients.h) made.
+graph::Block FreeGradients(const Shape& s, GradientsOf part, Names* names);
 graph::Block ZeroGradients(const Shape& s, std::int64_t elements, Names* names);
 // FSDP2 over stages, or told to hold its units: gradients of a unit that nobody has reduced yet.
 // They appear with the first backward pass of their chunk (FSDPParam's unsharded_accumulated_grad)

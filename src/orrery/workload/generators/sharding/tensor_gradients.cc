@@ -1,5 +1,7 @@
 #include "orrery/workload/generators/sharding/tensor_gradients.h"
 
+#include <vector>
+
 #include "orrery/workload/generators/layers/layer_ops.h"
 
 namespace orrery::workload {
@@ -60,6 +62,31 @@ graph::Block CopyOutTensors(const Shape& s, std::int64_t elements, std::int64_t 
   BlockWriter w(names, "gradients.copy_out", Pass::kBackward);
   EachTensor(s, &w, "copy_out", MemoryOp::kCopy, elements, tensors);
   return w.Finish();
+}
+
+graph::Buffer PassingGradients(const Shape& s, GradientsOf part, BlockWriter* w) {
+  constexpr std::uint32_t kFirstId = 60;  // behind those of the head
+  std::int64_t elements = 0;
+  const auto add = [&elements](const std::vector<std::int64_t>& tensors) {
+    for (const std::int64_t n : tensors) elements += n;
+  };
+  const std::int64_t table = s.tied ? s.vocab * s.hidden : 0;
+  if (part == GradientsOf::kLayer) {
+    add(TrainedParameters(s));
+  } else if (!s.frozen() && part == GradientsOf::kEmbedding) {
+    add(EmbeddingParameters(s));
+    elements -= table;
+  } else if (!s.frozen()) {
+    add(HeadParameters(s, !s.tied));
+    elements += table;
+  }
+  return w->Named(kFirstId + static_cast<std::uint32_t>(part), "gradients",
+                  s.passing_gradients ? elements * s.gradient_bytes : 0,
+                  graph::MemoryKind::kGradient, graph::Lifetime::kMicrobatch);
+}
+
+void MakeGradients(const Shape& s, GradientsOf part, BlockWriter* w) {
+  if (!s.adds_gradients) w->Alloc(PassingGradients(s, part, w));
 }
 
 void AddTensorGradient(const Shape& s, BlockWriter* w, std::string_view name,

@@ -20,6 +20,8 @@
 // deepspeed/runtime/zero/stage_1_and_2.py and config.py.
 #pragma once
 
+#include <cstdint>
+
 #include "orrery/workload/generators/block_writer.h"
 #include "orrery/workload/generators/shape.h"
 
@@ -40,6 +42,13 @@ graph::Block ReduceTensors(const Shape& s, const TensorBucket& bucket, Names* na
 // DistributedDataParallel without bucket views: all gradients back, when the last one has arrived.
 graph::Block CopyOutTensors(const Shape& s, std::int64_t elements, std::int64_t tensors,
                             Names* names);
+// The gradients of a layer, the tables in front of it, or of the head, where they are made in
+// backward and given back behind the optimizer (Shape::passing_gradients); nothing elsewhere. A
+// tied table's are made in the head.
+enum class GradientsOf : std::uint8_t { kLayer, kEmbedding, kHead };
+graph::Buffer PassingGradients(const Shape& s, GradientsOf part, BlockWriter* w);
+// Makes them, in the first micro-batch.
+void MakeGradients(const Shape& s, GradientsOf part, BlockWriter* w);
 // What autograd does to a tensor's gradient after the kernel that wrote it.
 void AddTensorGradient(const Shape& s, BlockWriter* w, std::string_view name,
                        std::int64_t elements);

@@ -19,6 +19,22 @@ std::vector<std::int64_t> ReducedBytes(const graph::Graph& g) {
   return bytes;
 }
 
+// Bytes of the gradients that a program makes, or gives back, call by call.
+std::int64_t Passing(const graph::Graph& g, graph::OpKind kind) {
+  std::int64_t sum = 0;
+  for (const graph::Call& call : g.programs.front().calls) {
+    const graph::Block& block = g.blocks[call.block.index()];
+    for (const graph::Op& op : block.ops) {
+      if (op.kind != kind) continue;
+      const graph::Buffer& buffer = block.buffers[op.index];
+      const bool passes = buffer.kind == graph::MemoryKind::kGradient &&
+                          buffer.lifetime == graph::Lifetime::kMicrobatch;
+      if (passes) sum += buffer.bytes * call.repeat;
+    }
+  }
+  return sum;
+}
+
 // A layer of h = 256, tensors from the last: fc2 bias 256, fc2 1024·256, fc1 bias 1024, fc1, norm
 // 2·256, projection bias 256, projection 256², qkv bias 768, qkv 3·256², norm 2·256: 789,760
 // elements. Final norm 512. 1 MiB is 262,144 elements: the first bucket is the final norm, fc2's
@@ -77,8 +93,25 @@ TEST(DistributedDataParallel, BucketViewsSaveTheCopiesAndTheirMemory) {
   EXPECT_NE(copies(plain).find("copy_out"), std::string::npos);
   EXPECT_EQ(copies(views).find("copy_"), std::string::npos);
   const std::int64_t n = SmallGpt(1).parameters() + 24 * 256;
-  EXPECT_EQ(kept(plain), n * (4 + 4 + 4 + 8));  // parameters, gradients, buckets, moments
-  EXPECT_EQ(kept(views), n * (4 + 4 + 8));
+  EXPECT_EQ(kept(plain), n * (4 + 4 + 8));  // parameters, buckets, moments
+  EXPECT_EQ(kept(views), n * (4 + 4 + 8));  // and gradients, which live in the buckets
+  // Without views gradients are tensors besides, from the backward pass to behind the optimizer.
+  EXPECT_EQ(Passing(plain, graph::OpKind::kAlloc), n * 4);
+  EXPECT_EQ(Passing(plain, graph::OpKind::kFree), n * 4);
+  EXPECT_EQ(Passing(views, graph::OpKind::kAlloc), 0);
+}
+
+// One replica need not be wrapped: no buckets, and gradients that come and go.
+TEST(DistributedDataParallel, OneReplicaWithoutBuckets) {
+  Plan p = Ddp(1);
+  p.framework.bucket_views = true;
+  const graph::Graph g = Make(SmallGpt(1), p);
+  const std::int64_t n = SmallGpt(1).parameters() + 24 * 256;
+  std::int64_t kept = 0;
+  for (const graph::Buffer& b : FindBlock(g, "static").buffers) kept += b.bytes;
+  EXPECT_EQ(kept, n * (4 + 8));  // parameters, moments
+  EXPECT_EQ(Passing(g, graph::OpKind::kAlloc), n * 4);
+  EXPECT_EQ(Passing(g, graph::OpKind::kFree), n * 4);
 }
 
 // Under autocast a linear layer's weight is cast forward and its gradient back: four of each a
