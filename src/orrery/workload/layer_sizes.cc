@@ -15,11 +15,12 @@ struct Size {
   std::string_view name;
   std::int64_t& (*of)(LayerSizes&);
 };
-constexpr std::array<Size, 5> kSizes = {
+constexpr std::array<Size, 6> kSizes = {
     {{"heads", [](LayerSizes& s) -> std::int64_t& { return s.heads.queries; }},
      {"kv_heads", [](LayerSizes& s) -> std::int64_t& { return s.heads.keys; }},
      {"head_dim", [](LayerSizes& s) -> std::int64_t& { return s.heads.dim; }},
      {"ffn_hidden", [](LayerSizes& s) -> std::int64_t& { return s.ffn_hidden; }},
+     {"compress", [](LayerSizes& s) -> std::int64_t& { return s.compress; }},
      {"borrows_keys", [](LayerSizes& s) -> std::int64_t& { return s.borrows_keys; }}}};
 
 constexpr std::size_t kMostLayers = 10'000;
@@ -55,8 +56,8 @@ Status ReadSize(std::string_view text, LayerSizes* sizes) {
     ORRERY_ASSIGN_OR_RETURN(size.of(*sizes), Whole(text.substr(equals + 1)));
     return {};
   }
-  constexpr std::string_view kNames[] = {"heads", "kv_heads", "head_dim", "ffn_hidden",
-                                         "borrows_keys"};
+  constexpr std::string_view kNames[] = {"heads",      "kv_heads", "head_dim",
+                                         "ffn_hidden", "compress", "borrows_keys"};
   return InvalidInput("{}; write runs as 4*ffn_hidden=5376",
                       UnknownName("size", Printable(name, 40), kNames));
 }

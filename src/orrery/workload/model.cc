@@ -9,6 +9,25 @@ namespace orrery::workload {
 
 namespace {
 
+// One projection in groups of heads to out_rank values each, one from them.
+std::int64_t GroupedOutput(const Model& m) {
+  const CompressedKeys& c = m.compressed;
+  return c.out_rank * (m.heads * m.head_dim + c.out_groups * m.hidden);
+}
+
+// Keys, gates and their places, of two series where an indexer chooses, and its own: keys, gates,
+// places, queries and weights of its heads.
+std::int64_t Compressor(const Model& m) {
+  const CompressedKeys& c = m.compressed;
+  if (m.compress == 0) return 0;
+  const bool chosen = m.compress == c.sparse_rate;
+  const std::int64_t width = (chosen ? 2 : 1) * m.head_dim, index = 2 * c.index_dim;
+  const std::int64_t keys = (2 * m.hidden + m.compress) * width + m.head_dim;
+  if (!chosen) return keys;
+  return keys + (2 * m.hidden + m.compress) * index + c.index_dim +
+         c.index_heads * (m.latent.q_rank * c.index_dim + m.hidden);
+}
+
 // Weights of the matrices of one layer's attention.
 std::int64_t AttentionMatrices(const Model& m) {
   const Latent& l = m.latent;
@@ -18,6 +37,9 @@ std::int64_t AttentionMatrices(const Model& m) {
     const std::int64_t gate = m.attention_gate ? query : 0;
     const std::int64_t key = m.borrows_keys ? 0 : m.kv_heads * m.head_dim;
     const std::int64_t value = m.keys_are_values || m.borrows_keys ? 0 : m.kv_heads * v_dim;
+    if (m.compressed.any()) {
+      return l.q_rank * (m.hidden + query) + m.hidden * key + GroupedOutput(m) + Compressor(m);
+    }
     const std::int64_t asks = l.q_rank > 0 ? l.q_rank * (m.hidden + query) : m.hidden * query;
     return asks + m.hidden * (gate + key + value + context);
   }
@@ -61,6 +83,7 @@ std::int64_t AttentionVectors(const Model& m) {
   }
   if (m.sinks) n += m.heads;
   n += m.latent.q_rank + m.latent.kv_rank;  // their norms
+  if (m.compressed.any()) n += m.head_dim;  // of the one key
   if (m.latent.sparse()) n += 2 * m.latent.index_dim;
   return n;
 }
@@ -106,6 +129,10 @@ std::int64_t LayerCount(const Model& model, Kind kind, std::int64_t experts) {
     n += norms + (mamba || m.mamba_beside ? MambaMatrices(m) + MambaVectors(m) : 0) +
          (mamba ? 0 : AttentionMatrices(m) + AttentionVectors(m) + BlockIndexWeights(m, kind));
   }
+  // Around attention and feed-forward each: products of all streams, their biases, three scales.
+  if (const std::int64_t h = m.hyper_streams; h > 0) {
+    n += 2 * ((2 + h) * h * (h * m.hidden + 1) + 3);
+  }
   if ((kind & kNoFeedForward) == 0) {
     n += (m.shared_norm ? 0 : norms) +
          ((kind & kExpertLayer) != 0 ? ExpertMlp(m, experts)
@@ -147,6 +174,7 @@ std::int64_t Count(const Model& m, std::int64_t experts) {
   if (m.layer_embedding > 0) {
     total += m.layers * m.layer_embedding * (m.vocab + m.hidden) + m.layer_embedding;
   }
+  if (const std::int64_t h = m.hyper_streams; h > 0) total += h * (h * m.hidden + 1) + 1;
   if (m.altup_streams > 0) total += 2 * (m.altup_streams - 1) * m.hidden * m.hidden;
   if (m.frame_values > 0) total += 3 * (m.frame_values + m.hidden) * m.hidden + 2 * m.hidden;
   if (m.embedding_norm || m.encoder) total += m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
@@ -174,6 +202,17 @@ double ScanProducts(const Mamba& m) {
   }
   return chunk * static_cast<double>(m.groups * m.state) +
          static_cast<double>(m.inner()) * (chunk / 2 + 2 * static_cast<double>(m.state));
+}
+
+// Keys that a query sees in the mean: its window, and compressed ones of half the sequence.
+double CompressedSeen(const Model& m, double s) {
+  const auto w = static_cast<double>(m.compressed.window);
+  const double near = w < s ? w - w * w / (2 * s) : s / 2;
+  if (m.compress == 0) return near;
+  const double far = s / static_cast<double>(m.compress);  // at the end
+  const auto top = static_cast<double>(m.compressed.index_topk);
+  const bool chosen = m.compress == m.compressed.sparse_rate && top < far;
+  return near + (chosen ? top - top * top / (2 * far) : far / 2);
 }
 
 // What a letter of Model::pattern says.
@@ -233,6 +272,7 @@ Model Model::of_kind(Kind kind) const {
     if (own.heads.dim > 0) m.head_dim = own.heads.dim;
     if (own.ffn_hidden > 0) m.ffn_hidden = own.ffn_hidden;
     m.borrows_keys = own.borrows_keys > 0;
+    m.compress = own.compress;
   }
   const bool windowed = (kind & kWindowLayer) != 0;
   if (windowed && window_heads.queries > 0) m.heads = window_heads.queries;
@@ -314,11 +354,16 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
                                                       : s / 2;
       const bool blocks = block_index.heads > 0 && (kind & kExpertLayer) != 0;
       const auto top = static_cast<double>(blocks ? block_index.tokens() : latent.index_topk);
-      const double chosen =
-          (blocks || latent.sparse()) && top < s ? top - top * top / (2 * s) : keys;
+      const double chosen = compressed.any()                         ? CompressedSeen(m, s)
+                            : (blocks || latent.sparse()) && top < s ? top - top * top / (2 * s)
+                                                                     : keys;
       products += static_cast<double>(AttentionMatrices(m)) +
                   chosen * static_cast<double>(m.heads * widths) +
                   keys * static_cast<double>(latent.index_heads * latent.index_dim);
+      if (m.compress > 0 && m.compress == compressed.sparse_rate) {
+        products += s / 2 / static_cast<double>(m.compress) *
+                    static_cast<double>(compressed.index_heads * compressed.index_dim);
+      }
       if (blocks) {
         products += static_cast<double>(BlockIndexWeights(m, kind)) +
                     keys * static_cast<double>(block_index.heads * block_index.dim);
@@ -336,6 +381,8 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
     // Its part is projected from the words' embedding, and the layer's output to it and back.
     products += static_cast<double>(3 * layer_embedding * hidden);
     // A product from all streams to all, beside the coefficients'.
+    products +=
+        static_cast<double>(2 * (2 + hyper_streams) * hyper_streams * hyper_streams * hidden);
     products += static_cast<double>(2 * laurel_rank * hidden +
                                     altup_streams * (altup_streams + 2) * hidden);
     return products;

@@ -64,6 +64,20 @@ struct BlockIndex {
   friend bool operator==(const BlockIndex&, const BlockIndex&) = default;
 };
 
+// Attention to the last `window` keys and to compressed ones (DeepSeek-V4, 2026, section 2.3): a
+// layer whose sizes say `compress` makes one of so many keys. Where that is `sparse_rate` an
+// indexer chooses the index_topk best (compressed sparse attention), else all are seen (heavily
+// compressed attention); layers without `compress` see the window alone. The output is projected in
+// out_groups groups of heads to out_rank values each, then to the hidden size. out_groups 0: none
+// of this.
+struct CompressedKeys {
+  std::int64_t window = 0, sparse_rate = 0;
+  std::int64_t index_heads = 0, index_dim = 0, index_topk = 0;
+  std::int64_t out_groups = 0, out_rank = 0;
+  bool any() const { return out_groups > 0; }
+  friend bool operator==(const CompressedKeys&, const CompressedKeys&) = default;
+};
+
 // What mixes tokens with a state a head in place of attention. Mamba-2 (Dao and Gu 2024,
 // "Transformers are SSMs"); the gated delta net (Yang et al. 2025, Qwen3-Next); lightning attention
 // (Qin et al. 2024, MiniMax-01); Kimi delta attention (Kimi Linear, arXiv 2510.26692), a delta net
@@ -141,6 +155,7 @@ struct Heads {
 struct LayerSizes {
   Heads heads;
   std::int64_t ffn_hidden = 0;
+  std::int64_t compress = 0;      // CompressedKeys: keys of a compressed one
   std::int64_t borrows_keys = 0;  // 1: keys and values are those of an earlier layer
   friend bool operator==(const LayerSizes&, const LayerSizes&) = default;
 };
@@ -192,6 +207,11 @@ struct Model {
   Experts experts;
   Latent latent;
   BlockIndex block_index;
+  CompressedKeys compressed;
+  std::int64_t compress = 0;  // of a layer (of_kind)
+  // Streams of residuals that attention's and the feed-forward's input is made of, and that their
+  // output is spread over (manifold-constrained hyper-connections, Xie et al. 2026). 0: one.
+  std::int64_t hyper_streams = 0;
   Mamba mamba;
   // Modules that predict one further token each (DeepSeek-V3, 2024, section 2.2): embedding, a
   // projection from twice the width, a layer, the output layer and its loss. Repeats: all of them

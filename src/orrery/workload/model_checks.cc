@@ -242,6 +242,36 @@ Status CheckBlockIndex(const Model& m) {
       "windows, latent attention, Mamba or encoders");
 }
 
+Status CheckCompressedKeys(const Model& m) {
+  const CompressedKeys& c = m.compressed;
+  const BoundedField streams[] = {{"hyper_streams", m.hyper_streams, 0, 16}};
+  ORRERY_RETURN_IF_ERROR(CheckFields(streams));
+  const bool plain = m.latent.kv_rank == 0 && m.window == 0 && m.mamba.heads == 0 &&
+                     m.pattern.empty() && !m.encoder && !m.bidirectional && m.encoder_layers == 0 &&
+                     m.layer_embedding == 0 && m.mtp_layers == 0;
+  if ((c.any() || m.hyper_streams > 0) && !plain) {
+    return InvalidInput(
+        "model.out_groups, hyper_streams: built for decoders without windows, latent attention, "
+        "Mamba, embeddings of layers and modules that predict further tokens");
+  }
+  if (!c.any()) {
+    if (c == CompressedKeys{}) return {};
+    return InvalidInput("model.out_groups: compressed keys need it; set it or leave the rest out");
+  }
+  const BoundedField fields[] = {{"out_groups", c.out_groups, 1, 1 << 16},
+                                 {"out_rank", c.out_rank, 1, 1 << 20},
+                                 {"compressed_window", c.window, 1, 1 << 26},
+                                 {"compressed_sparse_rate", c.sparse_rate, 1, 1 << 20},
+                                 {"compressed_index_heads", c.index_heads, 1, 1 << 16},
+                                 {"compressed_index_dim", c.index_dim, 1, 1 << 16},
+                                 {"compressed_index_topk", c.index_topk, 1, 1 << 26}};
+  ORRERY_RETURN_IF_ERROR(CheckFields(fields));
+  if (m.latent.q_rank > 0 && m.keys_are_values && m.heads % c.out_groups == 0) return {};
+  return InvalidInput(
+      "model.out_groups: needs q_lora_rank, keys_are_values and heads that it divides ({} of {})",
+      m.heads, c.out_groups);
+}
+
 Status CheckLayerEmbedding(const Model& m) {
   const BoundedField field[] = {{"layer_embedding", m.layer_embedding, 0, 1 << 16},
                                 {"altup_streams", m.altup_streams, 0, 16},
@@ -357,6 +387,7 @@ Status Validate(const Model& m) {
   ORRERY_RETURN_IF_ERROR(CheckBeside(m));
   ORRERY_RETURN_IF_ERROR(CheckEncoderDecoder(m));
   ORRERY_RETURN_IF_ERROR(CheckBlockIndex(m));
+  ORRERY_RETURN_IF_ERROR(CheckCompressedKeys(m));
   ORRERY_RETURN_IF_ERROR(CheckLayerEmbedding(m));
   ORRERY_RETURN_IF_ERROR(CheckImages(m));
   if (m.dropout < 0 || m.dropout >= 1) {

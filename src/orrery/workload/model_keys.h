@@ -28,6 +28,7 @@ inline bool HasPatches(const Model& m) { return m.patch_values > 0; }
 inline bool HasEncoder(const Model& m) { return m.encoder_layers > 0; }
 inline bool HasIndex(const Model& m) { return m.latent.index_heads > 0; }
 inline bool HasBlocks(const Model& m) { return m.block_index.heads > 0; }
+inline bool HasCompressed(const Model& m) { return m.compressed.any(); }
 inline bool HasMamba(const Model& m) { return m.mamba.heads > 0; }
 inline bool HasMtp(const Model& m) { return m.mtp_layers > 0; }
 inline constexpr ModelSize kModelSizes[] = {
@@ -72,6 +73,21 @@ inline constexpr ModelSize kModelSizes[] = {
     {"block_index_dim", [](Model& m) -> std::int64_t& { return m.block_index.dim; }, HasBlocks},
     {"block_index_size", [](Model& m) -> std::int64_t& { return m.block_index.size; }, HasBlocks},
     {"block_index_topk", [](Model& m) -> std::int64_t& { return m.block_index.topk; }, HasBlocks},
+    {"compressed_window", [](Model& m) -> std::int64_t& { return m.compressed.window; },
+     HasCompressed},
+    {"compressed_sparse_rate", [](Model& m) -> std::int64_t& { return m.compressed.sparse_rate; },
+     HasCompressed},
+    {"compressed_index_heads", [](Model& m) -> std::int64_t& { return m.compressed.index_heads; },
+     HasCompressed},
+    {"compressed_index_dim", [](Model& m) -> std::int64_t& { return m.compressed.index_dim; },
+     HasCompressed},
+    {"compressed_index_topk", [](Model& m) -> std::int64_t& { return m.compressed.index_topk; },
+     HasCompressed},
+    {"out_groups", [](Model& m) -> std::int64_t& { return m.compressed.out_groups; },
+     HasCompressed},
+    {"out_rank", [](Model& m) -> std::int64_t& { return m.compressed.out_rank; }, HasCompressed},
+    {"hyper_streams", [](Model& m) -> std::int64_t& { return m.hyper_streams; },
+     [](const Model& m) { return m.hyper_streams > 0; }},
     {"mamba_heads", [](Model& m) -> std::int64_t& { return m.mamba.heads; }, HasMamba},
     {"mamba_head_dim", [](Model& m) -> std::int64_t& { return m.mamba.head_dim; }, HasMamba},
     {"mamba_state", [](Model& m) -> std::int64_t& { return m.mamba.state; }, HasMamba},

@@ -546,7 +546,24 @@ Status CheckListGathers(const Plan& plan) {
       "parameters in host memory and adapters; change these or leave it out");
 }
 
+Status CheckCompressedPlan(const Model& model, const Plan& plan) {
+  if (!model.compressed.any() && model.hyper_streams == 0) return {};
+  const auto refuse = [&](std::string_view key, std::string_view remedy) {
+    return InvalidInput("{}: is not built for the compressed keys and streams of {}; {}", key,
+                        model.name, remedy);
+  };
+  if (plan.parallel.tp > 1) return refuse("parallel.tp", "use tp: 1");
+  if (plan.parallel.cp > 1) return refuse("parallel.cp", "use cp: 1");
+  if (plan.parallel.pp > 1) return refuse("parallel.pp", "use pp: 1");
+  if (plan.lora.rank > 0) return refuse("training.lora_rank", "leave it out");
+  if (plan.framework.attention == AttentionBackend::kUnfused) {
+    return refuse("framework_options.attention", "leave unfused out");
+  }
+  return {};
+}
+
 Status CheckSparseAttention(const Model& model, const Plan& plan) {
+  ORRERY_RETURN_IF_ERROR(CheckCompressedPlan(model, plan));
   if (!model.latent.sparse()) return {};
   const auto refuse = [&](std::string_view key, std::string_view why, std::string_view remedy) {
     return InvalidInput("{}: the sparse attention of {} {}; {}", key, model.name, why, remedy);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
+#include <string>
 
 #include "orrery/base/text.h"
 
@@ -168,6 +170,7 @@ std::int64_t& MemberOf(LayerSizes* sizes, std::string_view name) {
   return name == "heads"      ? sizes->heads.queries
          : name == "kv_heads" ? sizes->heads.keys
          : name == "head_dim" ? sizes->heads.dim
+         : name == "compress" ? sizes->compress
                               : sizes->ffn_hidden;
 }
 
@@ -179,9 +182,10 @@ Status ReadSizes(const Document& document, const Family& family, Scope* scope, M
     return list == nullptr ? scope->Missing(family.blocks) : ReadBlocks(document, *list, model);
   }
   std::vector<LayerSizes> sizes(static_cast<std::size_t>(model->layers));
-  for (const auto& [name, key] : family.sizes_by) {
+  std::set<std::string> given;
+  for (const auto& [name, key, map] : family.sizes_by) {
     const Node* list = scope->Key(key);
-    if (list == nullptr) continue;
+    if (list == nullptr || !given.insert(name).second) continue;
     if (list->kind != Node::Kind::kList) {  // one number for all
       for (LayerSizes& own : sizes) {
         ORRERY_ASSIGN_OR_RETURN(MemberOf(&own, name), Whole(document, *list, key));
@@ -193,7 +197,10 @@ Status ReadSizes(const Document& document, const Family& family, Scope* scope, M
                           list->items.size(), sizes.size());
     }
     for (std::size_t l = 0; l < sizes.size(); ++l) {
-      ORRERY_ASSIGN_OR_RETURN(MemberOf(&sizes[l], name), Whole(document, list->items[l], key));
+      const Node* item = &list->items[l];
+      if (!map.empty()) item = scope->Key(fmt::format("{}.{}", map, item->text));
+      if (item == nullptr || item->text == "0") continue;  // as the model's
+      ORRERY_ASSIGN_OR_RETURN(MemberOf(&sizes[l], name), Whole(document, *item, key));
     }
   }
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t borrow, Count(scope, "borrowing_layers"));

@@ -114,14 +114,23 @@ class RowReader {
     return {};
   }
   Status ReadSizes(const Node& node) {
-    constexpr std::string_view kSizes[] = {"heads", "kv_heads", "head_dim", "ffn_hidden"};
+    constexpr std::string_view kSizes[] = {"heads", "kv_heads", "head_dim", "ffn_hidden",
+                                           "compress"};
     if (node.kind != Node::Kind::kMap) return InvalidInput("takes sizes with keys of lists");
     for (const Field& field : node.fields) {
       if (std::ranges::find(kSizes, field.key) == std::end(kSizes)) {
         return InvalidInput("{}", UnknownName("size", Printable(field.key), kSizes));
       }
-      family_.sizes_by.emplace_back(field.key, std::string());
-      ORRERY_RETURN_IF_ERROR(Text(field.value, &family_.sizes_by.back().second));
+      std::string text;
+      ORRERY_RETURN_IF_ERROR(Text(field.value, &text));
+      for (std::string_view rest = text; !rest.empty();) {
+        const std::string_view one = rest.substr(0, rest.find(" | "));
+        rest.remove_prefix(std::min(rest.size(), one.size() + 3));
+        const std::size_t of = std::min(one.find(" of "), one.size());
+        family_.sizes_by.push_back({.size = field.key,
+                                    .key = std::string(one.substr(0, of)),
+                                    .map = std::string(one.substr(std::min(one.size(), of + 4)))});
+      }
     }
     return {};
   }
@@ -178,7 +187,10 @@ std::vector<std::string> Family::Keys() const {
   add(dense_at);
   add(experts_at);
   add(mamba_at);
-  for (const auto& [size, key] : sizes_by) keys.push_back(Top(key));
+  for (const Sizes& sizes : sizes_by) {
+    keys.push_back(Top(sizes.key));
+    if (!sizes.map.empty()) keys.push_back(Top(sizes.map));
+  }
   if (!blocks.empty()) keys.push_back(Top(blocks));
   std::ranges::sort(keys);
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());

@@ -19,7 +19,9 @@
 //   borrowing_layers  how many layers at the end have keys of earlier ones; borrowing_ffn_hidden:
 //   and the width of their feed-forward
 //   mamba_at      keys with the numbers of layers, from 1, that have a mixer
-//   sizes_by      {heads, kv_heads, head_dim, ffn_hidden: key of a list with a number a layer}
+//   sizes_by      {heads, kv_heads, head_dim, ffn_hidden, compress: key of a list with a number a
+//                 layer}; `KEY of MAP`: of a list of names, whose numbers the map has, 0 where it
+//                 has none; alternatives behind ` | `
 //   blocks        the key of a list of searched layers (blocks.h)
 #pragma once
 
@@ -52,7 +54,10 @@ struct Family {
   std::vector<std::pair<std::string, std::string>> refused, without_effect;
   LayerWords attention, feed_forward, pattern;
   std::vector<std::string> dense_at, experts_at, mamba_at;
-  std::vector<std::pair<std::string, std::string>> sizes_by;  // size, key of the file
+  struct Sizes {
+    std::string size, key, map;  // map: of the list's names; empty: it has numbers
+  };
+  std::vector<Sizes> sizes_by;  // of one size the first whose key the file has
   std::string blocks;
 
   bool Reads(std::string_view key) const;  // a key at the top of the file

@@ -3,6 +3,8 @@
 #include "orrery/base/hash.h"
 #include "orrery/workload/generators/layers/altup.h"
 #include "orrery/workload/generators/layers/block_index.h"
+#include "orrery/workload/generators/layers/compressed_keys.h"
+#include "orrery/workload/generators/layers/hyper_streams.h"
 #include "orrery/workload/generators/layers/lora.h"
 #include "orrery/workload/plan_experts.h"
 
@@ -105,6 +107,8 @@ void SetModel(const Model& model, const Plan& plan, Shape* s) {
   s->layer_embedding = model.layer_embedding;
   s->altup_streams = model.altup_streams;
   s->block_index = model.block_index;
+  s->compressed_keys = model.compressed;
+  s->hyper_streams = model.hyper_streams;
   s->laurel_rank = model.laurel_rank;
   s->layer_embeddings = model.layer_embedding > 0 ? model.layers : 0;
   if (model.encoder_layers > 0) {
@@ -247,6 +251,7 @@ Shape OfKind(const Shape& shape, std::int64_t kind) {
     if (own.heads.dim > 0) s.head_dim = own.heads.dim;
     if (own.ffn_hidden > 0) s.ffn = own.ffn_hidden;
     s.borrows_keys = own.borrows_keys > 0;
+    s.compress = own.compress;
   }
   s.sizes.clear();
   if ((kind & kExpertLayer) == 0) s.experts = {}, s.block_index = {};
@@ -260,6 +265,7 @@ Shape OfKind(const Shape& shape, std::int64_t kind) {
     s.keys_are_values = false;
   }
   s.window_heads = {};
+  if (s.compressed_keys.any()) s.window = CompressedWindow(s);
   if (s.block_index.heads > 0) s.window = s.block_index.tokens();  // as many pairs
   if (s.chunked_window && s.window > 0) {  // chunks do not see each other, as packed sequences
     if (s.window < (s.packed_len > 0 ? s.packed_len : s.seq)) s.packed_len = s.window;
@@ -378,6 +384,8 @@ std::uint64_t Hash(const Shape& s) {
       .Add(s.layer_embedding)
       .Add(s.altup_streams)
       .Add(s.block_index.heads)
+      .Add(s.compress)
+      .Add(s.hyper_streams)
       .Add(s.laurel_rank)
       .Add(s.base_weights)
       .Add(s.lora_experts)
@@ -440,7 +448,11 @@ void AddMamba(const Shape& s, std::vector<std::int64_t>* out) {
 }
 
 void AddAttention(const Shape& s, std::vector<std::int64_t>* out) {
-  out->push_back(s.context() * s.hidden);  // projection
+  if (s.compressed_keys.any()) {
+    for (const std::int64_t n : CompressedParameters(s)) out->push_back(n);
+  } else {
+    out->push_back(s.context() * s.hidden);  // projection
+  }
   if (s.attention_bias && s.projection_bias) out->push_back(s.hidden);
   if (s.latent.kv_rank > 0) {
     AddLatent(s, out);
@@ -492,6 +504,7 @@ std::vector<std::int64_t> LayerParameters(const Shape& s) {
     AddNorm(s, &p);
     AddAttention(s, &p);
   }
+  for (const std::int64_t n : HyperParameters(s)) p.push_back(n);
   if (s.feeds_forward) {
     if (!s.shared_norm) AddNorm(s, &p);
     if (s.post_norms) AddNorm(s, &p);
@@ -567,6 +580,9 @@ std::vector<std::int64_t> HeadParameters(const Shape& s, bool owns_output) {
   }
   AddNorm(s, &p);
   for (std::int64_t i = 1; i < s.altup_streams; ++i) p.push_back(s.hidden * s.hidden);
+  if (const std::int64_t h = s.hyper_streams; h > 0) {
+    for (const std::int64_t n : {h * h * s.hidden, h, std::int64_t{1}}) p.push_back(n);
+  }
   if (s.attention_pool) AddPool(s, &p);
   if (s.encoder) p.push_back(s.vocab);
   if (owns_output) p.push_back(s.vocab * s.hidden);

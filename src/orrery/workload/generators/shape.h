@@ -138,6 +138,8 @@ struct Shape {
   std::int64_t layer_embedding = 0, layer_embeddings = 0;  // width of a layer's part, and parts
   std::int64_t altup_streams = 0, laurel_rank = 0;
   BlockIndex block_index;
+  CompressedKeys compressed_keys;
+  std::int64_t compress = 0, hyper_streams = 0;
   std::int64_t mtp_modules = 0;  // whose projection and norms the last stage holds
 
   // A convolutional network, the unit that a block is of, and the elements of one image that come

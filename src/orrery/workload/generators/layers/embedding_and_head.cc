@@ -4,6 +4,7 @@
 #include "orrery/workload/generators/layers/chunked_loss.h"
 #include "orrery/workload/generators/layers/conv_unit.h"
 #include "orrery/workload/generators/layers/encoder_decoder.h"
+#include "orrery/workload/generators/layers/hyper_streams.h"
 #include "orrery/workload/generators/layers/layer_embedding.h"
 #include "orrery/workload/generators/layers/layer_ops.h"
 #include "orrery/workload/generators/layers/patches.h"
@@ -441,6 +442,7 @@ graph::Block HeadForward(const Shape& s, Names* names) {
              Elementwise(s, MemoryOp::kGelu, s.local_tokens(), s.hidden, e, e, Pass::kForward));
   }
   if (s.altup_streams > 0) StreamsForward(s, Ends::kHead, &w);
+  if (s.hyper_streams > 0) SumStreams(s, &w);
   w.Module("final_norm");
   w.Alloc(Statistics(s, &w));
   w.Alloc(Normed(s, &w));
@@ -473,6 +475,7 @@ graph::Block HeadBackward(const Shape& s, Names* names) {
   w.Alloc(gradient);
   NormBackward(s, &w);
   if (s.altup_streams > 0) StreamsBackward(s, Ends::kHead, &w);
+  if (s.hyper_streams > 0) SumStreamsBackward(s, &w);
   if (s.encoder) {
     w.Module("head.transform");
     w.Kernel("gelu", Elementwise(s, MemoryOp::kGelu, s.local_tokens(), s.hidden, 2 * e, e,

@@ -2,6 +2,7 @@
 
 #include "orrery/workload/generators/layers/altup.h"
 #include "orrery/workload/generators/layers/conv_unit.h"
+#include "orrery/workload/generators/layers/hyper_streams.h"
 #include "orrery/workload/generators/layers/layer_embedding.h"
 #include "orrery/workload/generators/layers/layer_writer.h"
 #include "orrery/workload/generators/sharding/tensor_gradients.h"
@@ -21,6 +22,10 @@ void MixerForward(const Shape& s, bool keep, bool keep_core, LayerWriter* layer)
 void FeedForward(const Shape& s, bool keep, BlockWriter* w, LayerWriter* layer) {
   layer->CrossForward(keep);
   if (s.laurel_rank > 0) LaurelWriter(s, w).Forward(keep);
+  if (s.hyper_streams > 0) {
+    SpreadStreams(s, w);
+    GatherStreams(s, HyperPart::kFeedForward, false, w);
+  }
   if (!s.feeds_forward) return layer->SkipFeedForward(keep);
   if (s.experts.count > 0) return layer->ExpertsForward(keep);
   layer->MlpForward(keep);
@@ -34,11 +39,16 @@ void WriteLayerForward(const Shape& s, BlockWriter* w) {
   if (s.turns) TurnForward(s, w);
   LayerWriter layer(s, w);
   layer.BeginForward();
+  if (s.hyper_streams > 0) GatherStreams(s, HyperPart::kAttention, false, w);
   if (s.altup_streams > 0) AltUpWriter(s, w).Predict(keep, false);
   MixerForward(s, keep, keep && !layer.recomputes_core(), &layer);
   FeedForward(s, keep, w, &layer);
   if (s.altup_streams > 0) AltUpWriter(s, w).Correct(keep);
   if (s.layer_embedding > 0) LayerEmbeddingWriter(s, w).Forward(keep);
+  if (s.hyper_streams > 0) {
+    SpreadStreams(s, w);
+    DropStreams(s, w);
+  }
   layer.EndForward();
   layer.Stack(Pass::kForward);
 }
@@ -52,6 +62,7 @@ void WriteLayerBackward(const Shape& s, BlockWriter* w) {
     layer.BeginRecompute();
     w->Host("checkpoint", s.framework.host.checkpoint);
     if (s.altup_streams > 0) AltUpWriter(s, w).Predict(true, true);
+    if (s.hyper_streams > 0) GatherStreams(s, HyperPart::kAttention, true, w);
     MixerForward(s, true, true, &layer);
     FeedForward(s, true, w, &layer);
     if (s.altup_streams > 0) AltUpWriter(s, w).Correct(true);
@@ -59,10 +70,15 @@ void WriteLayerBackward(const Shape& s, BlockWriter* w) {
   }
   if (s.layer_embedding > 0) LayerEmbeddingWriter(s, w).Backward();
   if (s.altup_streams > 0) AltUpWriter(s, w).CorrectBackward();
+  if (s.hyper_streams > 0) SpreadStreamsBackward(s, w);
   if (s.experts.count > 0) {
     layer.ExpertsBackward();
   } else if (s.feeds_forward) {
     layer.MlpBackward();
+  }
+  if (s.hyper_streams > 0) {
+    GatherStreamsBackward(s, HyperPart::kFeedForward, w);
+    SpreadStreamsBackward(s, w);
   }
   if (s.laurel_rank > 0) LaurelWriter(s, w).Backward();
   layer.CrossBackward();
@@ -71,6 +87,7 @@ void WriteLayerBackward(const Shape& s, BlockWriter* w) {
   } else if (s.mamba.heads > 0) {
     layer.MambaBackward();
   }
+  if (s.hyper_streams > 0) GatherStreamsBackward(s, HyperPart::kAttention, w);
   if (s.altup_streams > 0) AltUpWriter(s, w).PredictBackward();
   layer.EndBackward();
   if (s.turns) TurnBackward(s, w);

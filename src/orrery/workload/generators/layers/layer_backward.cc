@@ -1,3 +1,4 @@
+#include "orrery/workload/generators/layers/compressed_keys.h"
 #include "orrery/workload/generators/layers/context_parallel.h"
 #include "orrery/workload/generators/layers/latent.h"
 #include "orrery/workload/generators/layers/layer_writer.h"
@@ -104,7 +105,11 @@ void LayerWriter::AttentionBackward() {
       w_->Temporary("qkv.parts.gradient", s_.tokens() * (s_.parts() + s_.gate()) * e);
   const Buffer qkv = w_->Temporary("qkv.gradient", s_.tokens() * s_.qkv() * e);
   w_->Alloc(context);
-  RowBackward(attention_, w_, "projection", s_.context(), s_.hidden);
+  if (s_.compressed_keys.any()) {
+    GroupedProjectionBackward(s_, w_);
+  } else {
+    RowBackward(attention_, w_, "projection", s_.context(), s_.hidden);
+  }
   w_->Free(behind);
   w_->Alloc(parts);
   NormAgain("layers.input_norm", norm1_stats_, norm1_out_);
@@ -117,6 +122,7 @@ void LayerWriter::AttentionBackward() {
   CoreBackward();
   RepeatHeads(s_, w_, Pass::kBackward);
   LendGradients();
+  if (s_.compressed_keys.any()) CompressKeysBackward(s_, w_);
   w_->Free(repeated_);
   w_->Free(context);
   w_->Free(context_);

@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/layers/layer_writer.h"
 
 #include "orrery/workload/generators/layers/block_index.h"
+#include "orrery/workload/generators/layers/compressed_keys.h"
 #include "orrery/workload/generators/layers/context_parallel.h"
 #include "orrery/workload/generators/layers/latent.h"
 #include "orrery/workload/generators/layers/lora.h"
@@ -61,7 +62,7 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
               s.latent.kv_rank > 0
                   ? LatentSaved(s)
                   : s.tokens() * ((s.borrows_keys ? s.query() : s.parts()) + s.gate()) * e +
-                        local * s.compressed() * e,
+                        local * s.compressed() * e + CompressedSaved(s),
               full && !kept.qkv);
   rotated_ = make("rotated",
                   rotates() && !s.framework.in_place_kernels
@@ -166,6 +167,7 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
     RotaryOf(Pass::kForward);
   }
   if (s_.block_index.heads > 0) BlockIndexForward(s_, w_);
+  if (s_.compressed_keys.any()) CompressKeys(s_, w_);
   w_->Alloc(repeated_);
   RepeatHeads(s_, w_, Pass::kForward);
   Hold(s_.kept.core, context_);
@@ -180,7 +182,11 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   Buffer projected =
       w_->Temporary("projected", s_.framework.tp_comm_overlap ? s_.local_bytes() : s_.full_bytes());
   w_->Alloc(projected);
-  RowForward(attention_, w_, "projection", s_.context(), s_.hidden);
+  if (s_.compressed_keys.any()) {
+    GroupedProjection(s_, w_);
+  } else {
+    RowForward(attention_, w_, "projection", s_.context(), s_.hidden);
+  }
   projected = Scattered(projected);
   Drop(keep || s_.kept.core, context_);
   Drop(keep, gated_);
