@@ -15,6 +15,7 @@ namespace {
 // indexer, compressed 16 to 1.
 Model Compressing() {
   Model m = SmallGpt(3);
+  m.vocab = 1024;
   m.norm = Norm::kRmsNorm;
   m.activation = Activation::kSwiglu;
   m.position = Position::kRotary;
