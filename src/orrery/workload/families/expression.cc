@@ -143,8 +143,9 @@ Result<bool> Applies(const Alternative& alternative, Scope* scope) {
   bool holds = false;
   if (term.kind == Term::Kind::kKey) {
     const formats::Node* node = scope->Key(term.text);
-    holds = alternative.equals.empty() ? Holds(node)
-                                       : node != nullptr && node->text == alternative.equals;
+    holds = alternative.equals.empty()
+                ? Holds(node)
+                : node != nullptr && OfNode(term.text, *node).text == alternative.equals;
   } else {
     ORRERY_ASSIGN_OR_RETURN(const std::optional<Value> value, ValueOf(term, scope));
     holds = value &&
