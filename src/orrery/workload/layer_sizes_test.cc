@@ -37,8 +37,8 @@ TEST(LayerSizes, AreSaidAsTheyAreRead) {
 
 TEST(LayerSizes, ErrorsSayHowToWriteThem) {
   EXPECT_EQ(ParseLayerSizes("4*width=3").status().message(),
-            "unknown size 'width'; valid: heads, kv_heads, head_dim, ffn_hidden, borrows_keys; "
-            "write runs as "
+            "unknown size 'width'; valid: heads, kv_heads, head_dim, ffn_hidden, "
+            "compress, borrows_keys; write runs as "
             "4*ffn_hidden=5376");
   EXPECT_EQ(ParseLayerSizes("4*ffn_hidden=0").status().message(),
             "'0' is no whole number from 1; write runs as 4*ffn_hidden=5376");
