@@ -75,7 +75,7 @@ const DeviceSpec* FindGpu(std::string_view name, std::optional<double> gigabytes
         if (gigabytes && HasMemory(device, *gigabytes)) return &device;
         if (first == nullptr) first = &device;
       }
-      if (!gigabytes && first != nullptr) break;
+      if (!gpu.gigabytes && first != nullptr) break;  // its board is named, its memory is not
     }
     if (first != nullptr) return first;
   }

@@ -106,6 +106,7 @@ enum class MemoryOp : std::uint8_t {
   kDequantize,       // 4-bit weights: rows x cols values looked up and scaled
   kBlockwiseUpdate,  // an optimizer's, rows moments of cols elements in 8 bits
 };
+inline constexpr MemoryOp kLastMemoryOp = MemoryOp::kBlockwiseUpdate;
 struct MemoryBound {
   MemoryOp op = MemoryOp::kCopy;
   std::int64_t rows = 0, cols = 0;  // as the framework sees the tensor

@@ -121,9 +121,8 @@ class SampleBuilder {
                          Size(),
                          Size()};
       case 2:
-        return MemoryBound{
-            Any(MemoryOp::kBlockwiseUpdate), Size(), Size(), Size(), Size(), Any(kLastDType),
-            Any(Pass::kOptimizer)};
+        return MemoryBound{Any(kLastMemoryOp),   Size(), Size(), Size(), Size(), Any(kLastDType),
+                           Any(Pass::kOptimizer)};
       default:
         return Timed{Size()};
     }

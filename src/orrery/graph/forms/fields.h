@@ -53,7 +53,7 @@ constexpr int Count(Launch) { return 3; }
 constexpr int Count(GemmLayout) { return 3; }
 constexpr int Count(GemmKind) { return 4; }
 constexpr int Count(AttentionKernel) { return 5; }
-constexpr int Count(MemoryOp) { return 24; }
+constexpr int Count(MemoryOp) { return static_cast<int>(kLastMemoryOp) + 1; }
 
 // Numbers that the text form writes by a word where they have a meaning of their own: an event
 // (`call`), a stream (`none`, `host`), a tag (`any`).

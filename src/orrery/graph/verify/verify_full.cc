@@ -32,7 +32,7 @@ struct KernelFault {
     }
     if (m.dtype > kLastDType) return "unknown element type";
     if (m.pass > kLastPass) return "unknown pass";
-    return m.op > MemoryOp::kBlockwiseUpdate ? "unknown memory-bound kernel" : nullptr;
+    return m.op > kLastMemoryOp ? "unknown memory-bound kernel" : nullptr;
   }
   const char* operator()(const Generic& g) const {
     if (std::min({g.bytes_read, g.bytes_written, g.flops}) < 0) {

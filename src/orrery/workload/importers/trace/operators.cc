@@ -54,7 +54,7 @@ std::map<std::string_view, Row> ReadTable() {
     const auto form = std::ranges::find(kForms, field[1]);
     ORRERY_CHECK(form != kForms.end(), "data/tracing/operators.csv has an unknown form");
     Row row{.form = static_cast<Form>(form - kForms.begin())};
-    if (row.form == Form::kMemory) row.memory = Named(field[2], MemoryOp::kBlockwiseUpdate);
+    if (row.form == Form::kMemory) row.memory = Named(field[2], graph::kLastMemoryOp);
     if (row.form == Form::kAttention) row.attention = Named(field[2], AttentionKernel::kFlash4);
     if (!field[3].empty()) row.operand = static_cast<std::size_t>(field[3][0] - '0');
     table.emplace(field[0], row);
