@@ -239,6 +239,14 @@ void AddBridgeOptions(const std::vector<Word>& command, const std::string& scrip
   }
 }
 
+// torchtune's `optimizer=torch.optim.AdamW` names the component itself.
+void NameComponents(const Table& table, std::vector<Override>* all) {
+  for (Override& set : *all) {
+    const std::string component = set.path + "._component_";
+    if (table.Find(set.path) == nullptr && table.Find(component) != nullptr) set.path = component;
+  }
+}
+
 // Keys that matter must be known; those without effect are passed over where they are not.
 Result<std::vector<Override>> Known(std::vector<Override> all, const Table& table) {
   for (const Override& set : all) {
@@ -306,6 +314,7 @@ Result<std::optional<Commanded>> FindConfiguration(const File& script, const Opt
     }
     if (litgpt) std::erase_if(set, [](const Override& one) { return one.path == "config"; });
     if (!recipe.empty()) AddBridgeOptions(command, script.path, &set);
+    if (table == &TorchtuneTable()) NameComponents(*table, &set);
     ORRERY_ASSIGN_OR_RETURN(file->overrides, Known(std::move(set), *table));
     Launch launch = CommandOf(read, command).launch;
     if (!recipe.empty() && launch.gpus == 0 && launch.nodes == 0) launch.gpus = GpusOfName(recipe);
