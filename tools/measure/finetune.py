@@ -27,7 +27,6 @@ from kit.finetune_models import Job
 from kit.layers import Layer
 from kit.runner import Case, Context, Item, Measured
 from kit.tables import Row
-from kit.timing import summarise
 
 B1, B3, B8, Q7, MOE = "llama3.2-1b", "llama3.2-3b", "llama3.1-8b", "qwen2.5-7b", "olmoe-1b-7b"
 
@@ -109,7 +108,6 @@ TINY = (
     adapters("tiny", "nf4", 1, 32, 1, prepared=1),
     adapters("tiny", "nf4", 0, 32, 2, autocast=0),
 )
-PARTS = ("forward", "backward", "optimizer")
 STEPS, WARM = 6, 3
 
 
@@ -222,7 +220,8 @@ def measure(context: Context, case: Case) -> Measured:
         marks, host = list(trainer.marks), list(trainer.host_us)
         events = step_trace.kernels(trainer.step, device)
         memory["busy_us"] = step_trace.busy_us(events)  # type: ignore[assignment]
-        rows: Measured = _rows(case, marks, host, memory)
+        timed = step_trace.part_rows(case.key, marks, host)
+        rows: Measured = [("finetune", {**row, **memory}) for row in timed]
         rows += [("finetune_kernels", r) for r in step_trace.by_name(events, job.label())]
         blocks = step_trace.peak_blocks(trainer.step, device, job.label())
         return rows + [("finetune_blocks", r) for r in blocks]
@@ -231,22 +230,6 @@ def measure(context: Context, case: Case) -> Measured:
         del trainer
         gc.collect()
         device.release()
-
-
-def _rows(case: Case, marks: list[Any], host_us: list[Any], memory: dict[str, Any]) -> Measured:
-    """The step (start to start, so with whatever the device waited for) and its parts."""
-    spans = {"step": [a[0].elapsed_time(b[0]) * 1e3 for a, b in pairwise(marks)]}
-    for i, part in enumerate(PARTS):
-        spans[part] = [m[i].elapsed_time(m[i + 1]) * 1e3 for m in marks]
-    rows: Measured = []
-    for part in (*PARTS, "step"):
-        at = PARTS.index(part) if part in PARTS else -1
-        host = [sum(h) if at < 0 else h[at] for h in host_us]
-        median, q1, q3 = summarise(spans[part])
-        times = {"time_us": median, "time_us_q1": q1, "time_us_q3": q3}
-        more = {**memory, "host_us": summarise(host)[0], "samples": len(spans[part])}
-        rows.append(("finetune", {**case.key, "part": part, **times, **more}))
-    return rows
 
 
 ITEM = Item(

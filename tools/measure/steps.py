@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
 
-from kit import runner
+from kit import runner, step_trace
 from kit.device import Device
 from kit.errors import Refused
 from kit.layers import Layer
@@ -28,7 +28,6 @@ from kit.models import Decoder, Shape, build
 from kit.pool import TORCH_TYPES
 from kit.runner import Case, Context, Item, Measured
 from kit.tables import Row
-from kit.timing import summarise
 
 MODELS = (
     Shape("llama", 4, 4096, 32, 8, 14336, 128256, 8192, 1),
@@ -53,7 +52,6 @@ TINY = (
     Shape("gpt", 1, 64, 4, 4, 128, 128, 32, 1),
     Shape("moe", 1, 64, 4, 2, 64, 128, 32, 1, experts=4, topk=2, ep=2),
 )
-PARTS = ("forward", "backward", "optimizer")
 STEPS = 10
 MOST_EVENTS = 20_000
 
@@ -175,54 +173,13 @@ def _step_rows(case: Case, trainer: Trainer, device: Device) -> Measured:
         "peak_allocated_bytes": torch.cuda.max_memory_allocated() if cuda else 0,
         "peak_reserved_bytes": torch.cuda.max_memory_reserved() if cuda else 0,
     }
-    marks = trainer.marks
-    spans = {"step": [a[0].elapsed_time(b[0]) * 1e3 for a, b in pairwise(marks)]}
-    for i, part in enumerate(PARTS):
-        spans[part] = [m[i].elapsed_time(m[i + 1]) * 1e3 for m in marks]
-    rows: Measured = []
-    for part in (*PARTS, "step"):
-        at = PARTS.index(part) if part in PARTS else -1
-        host = [sum(h) if at < 0 else h[at] for h in trainer.host_us]
-        median, q1, q3 = summarise(spans[part])
-        rows.append(
-            (
-                "steps",
-                {
-                    **case.key,
-                    "part": part,
-                    "host_us": summarise(host)[0],
-                    **peaks,
-                    "time_us": median,
-                    "time_us_q1": q1,
-                    "time_us_q3": q3,
-                    "samples": len(spans[part]),
-                },
-            )
-        )
-    return rows
+    timed = step_trace.part_rows(case.key, trainer.marks, trainer.host_us)
+    return [("steps", {**row, **peaks}) for row in timed]
 
 
 def _kernels(trainer: Trainer, label: str, device: Device) -> list[Row]:
     """One step's kernels (on the CPU: operators) in order of start."""
-    activity = torch.profiler.ProfilerActivity
-    wanted = (
-        torch.autograd.DeviceType.CUDA if device.kind == "cuda" else torch.autograd.DeviceType.CPU
-    )
-    with torch.profiler.profile(
-        activities=[activity.CUDA if device.kind == "cuda" else activity.CPU]
-    ) as p:
-        trainer.step()
-        device.synchronize()
-    results = p.profiler.kineto_results if p.profiler else None
-    if results is None:
-        return []
-    events = [
-        e
-        for e in results.events()
-        if e.device_type() == wanted
-        and e.duration_ns() > 0
-        and not e.name().startswith(("Optimizer.", "ProfilerStep"))
-    ]
+    events = step_trace.profiled(trainer.step, device)
     events.sort(key=lambda e: e.start_ns())
     first = events[0].start_ns() if events else 0
     return [

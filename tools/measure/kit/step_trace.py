@@ -4,19 +4,42 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any
 
 import torch
 
 from kit.device import Device
 from kit.tables import Row
+from kit.timing import summarise
 
+PARTS = ("forward", "backward", "optimizer")
 MOST_KERNELS = 45  # the rest goes into one row
 MOST_BLOCKS = 40
 
 
-def kernels(step: Callable[[], None], device: Device) -> list[tuple[str, float, float]]:
-    """One step's kernels (on the CPU: operators) as (name, start, duration) in us."""
+def part_rows(key: Row, marks: list[list[Any]], host_us: list[list[float]]) -> list[Row]:
+    """Rows of a step (start to start, so with whatever the device waited for) and of its parts.
+
+    `marks`: of each step, events before, between and behind its parts; `host_us`: of each step,
+    the host's time to issue each part.
+    """
+    spans = {"step": [a[0].elapsed_time(b[0]) * 1e3 for a, b in pairwise(marks)]}
+    for i, part in enumerate(PARTS):
+        spans[part] = [m[i].elapsed_time(m[i + 1]) * 1e3 for m in marks]
+    rows: list[Row] = []
+    for part in (*PARTS, "step"):
+        at = PARTS.index(part) if part in PARTS else -1
+        host = [sum(h) if at < 0 else h[at] for h in host_us]
+        median, q1, q3 = summarise(spans[part])
+        times = {"time_us": median, "time_us_q1": q1, "time_us_q3": q3}
+        samples = {"host_us": summarise(host)[0], "samples": len(spans[part])}
+        rows.append({**key, "part": part, **times, **samples})
+    return rows
+
+
+def profiled(step: Callable[[], None], device: Device) -> list[Any]:
+    """One step's kernels (on the CPU: operators) as the profiler's events, in no order."""
     activity = torch.profiler.ProfilerActivity
     kind = "CUDA" if device.kind == "cuda" else "CPU"
     with torch.profiler.profile(activities=[getattr(activity, kind)]) as p:
@@ -24,14 +47,21 @@ def kernels(step: Callable[[], None], device: Device) -> list[tuple[str, float, 
         device.synchronize()
     results = p.profiler.kineto_results if p.profiler else None
     wanted = getattr(torch.autograd.DeviceType, kind)
-    events = [
+    return [
         e
         for e in (results.events() if results else [])
         if e.device_type() == wanted
         and e.duration_ns() > 0
         and not e.name().startswith(("Optimizer.", "ProfilerStep"))
     ]
-    return [(e.name() or "unnamed", e.start_ns() / 1e3, e.duration_ns() / 1e3) for e in events]
+
+
+def kernels(step: Callable[[], None], device: Device) -> list[tuple[str, float, float]]:
+    """One step's kernels (on the CPU: operators) as (name, start, duration) in us."""
+    return [
+        (e.name() or "unnamed", e.start_ns() / 1e3, e.duration_ns() / 1e3)
+        for e in profiled(step, device)
+    ]
 
 
 def busy_us(events: Iterable[tuple[str, float, float]]) -> float:

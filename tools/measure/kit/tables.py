@@ -81,6 +81,15 @@ TIMES = (
     _key("mode", "enum", "", "`hot` or `sustained`", choices=MODES),
     Column("samples", "int", "", "number of samples under the median", low=1),
 )
+PEAKS = (
+    Column("peak_allocated_bytes", "int", "B", "allocator's peak over one step"),
+    Column("peak_reserved_bytes", "int", "B", "memory reserved from the driver"),
+)
+
+
+def _part() -> Column:
+    choices = ("step", "forward", "backward", "optimizer")
+    return _key("part", "enum", "", "what was timed", choices=choices)
 
 
 def _dtype() -> Column:
@@ -233,16 +242,9 @@ _TABLES = (
             _count("micro_batch", "sequences per call"),
             _count("tp", "tensor-parallel shards cut to one"),
             _count("ep", "expert-parallel shards cut to one"),
-            _key(
-                "part",
-                "enum",
-                "",
-                "what was timed",
-                choices=("step", "forward", "backward", "optimizer"),
-            ),
+            _part(),
             Column("host_us", "float", "us", "host time to issue it"),
-            Column("peak_allocated_bytes", "int", "B", "allocator's peak over one step"),
-            Column("peak_reserved_bytes", "int", "B", "memory reserved from the driver"),
+            *PEAKS,
             *TIMES,
         ),
     ),
@@ -295,20 +297,13 @@ _TABLES = (
             _count("checkpoint", "1: every layer is recomputed", low=0),
             _count("seq", "sequence length"),
             _count("micro_batch", "sequences per step"),
-            _key(
-                "part",
-                "enum",
-                "",
-                "what was timed",
-                choices=("step", "forward", "backward", "optimizer"),
-            ),
+            _part(),
             Column("host_us", "float", "us", "host time to issue it"),
             Column("busy_us", "float", "us", "of one step: time in which a kernel ran"),
             Column("parameters", "int", "", "trained parameters"),
             Column("static_bytes", "int", "B", "allocated between steps"),
             Column("forward_bytes", "int", "B", "allocated behind the forward pass"),
-            Column("peak_allocated_bytes", "int", "B", "allocator's peak over one step"),
-            Column("peak_reserved_bytes", "int", "B", "memory reserved from the driver"),
+            *PEAKS,
             *TIMES,
         ),
     ),
