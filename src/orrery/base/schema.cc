@@ -59,9 +59,8 @@ Result<OptionValue> ParseChoice(const Option& option, std::string_view text) {
   for (const std::string_view choice : choices) {
     if (Plain(choice) == plain) return OptionValue(std::string(choice));
   }
-  for (const std::string_view row : SplitBars(option.words)) {
-    const std::size_t sign = row.find('=');
-    if (Plain(row.substr(0, sign)) == plain) return OptionValue(std::string(row.substr(sign + 1)));
+  for (const auto& [word, choice] : Words(option)) {
+    if (Plain(word) == plain) return OptionValue(std::string(choice));
   }
   return InvalidInput("{}", UnknownName(option.name, Printable(text), choices));
 }
@@ -198,6 +197,15 @@ std::vector<std::string_view> SplitBars(std::string_view text) {
 }
 
 std::vector<std::string_view> Choices(const Option& option) { return SplitBars(option.choices); }
+
+std::vector<Word> Words(const Option& option) {
+  std::vector<Word> words;
+  for (const std::string_view item : SplitBars(option.words)) {
+    const std::size_t equals = item.find('=');
+    words.push_back({item.substr(0, equals), item.substr(equals + 1)});
+  }
+  return words;
+}
 
 std::string Meaning(const Option& option) {
   if (option.words.empty()) return std::string(option.doc);

@@ -68,6 +68,11 @@ const Option* FindOption(std::span<const Option> options, std::string_view name)
 std::vector<std::string_view> OptionNames(std::span<const Option> options);
 std::vector<std::string_view> Choices(const Option& option);
 std::vector<std::string_view> SplitBars(std::string_view text);  // "a|b" → a, b
+// Another framework's word and the choice that it means, of `words`.
+struct Word {
+  std::string_view word, choice;
+};
+std::vector<Word> Words(const Option& option);
 // `doc`, and other frameworks' words for the choices.
 std::string Meaning(const Option& option);
 // "a whole number from 1 to 65,536", "a time; a bare number is in us".

@@ -524,6 +524,21 @@ TEST(Simulate, ReportFitsATerminal) {
   }
 }
 
+TEST(Tables, OtherFrameworksWordsNameChoices) {
+  std::size_t words = 0;
+  for (const OptionTable* table : Tables()) {
+    for (const Option& option : table->options) {
+      const std::vector<std::string_view> choices = Choices(option);
+      for (const Word& word : Words(option)) {
+        EXPECT_THAT(choices, Contains(word.choice)) << option.name << ": " << word.word;
+        EXPECT_THAT(choices, Not(Contains(word.word))) << option.name;
+        ++words;
+      }
+    }
+  }
+  EXPECT_GT(words, 20u);
+}
+
 // Every single-edit typo of every key: the right key is named first in at least 95 % of them.
 TEST(Tables, TyposFindTheirKey) {
   std::size_t typos = 0, found = 0;

@@ -139,9 +139,9 @@ Json Typed(const Option& option) {
     case kText:
       return {{"type", "string"}};
     case kChoice: {
-      const Json choices = {{"enum", Choices(option)}};
-      if (option.words.empty()) return choices;
-      return {{"anyOf", Json::array({choices, {{"type", "string"}}})}};
+      std::vector<std::string_view> names = Choices(option);
+      for (const Word& word : Words(option)) names.push_back(word.word);
+      return {{"enum", names}};
     }
     case kIntegers: {
       Json list = {{"type", "array"}, {"minItems", 1}, {"items", {{"type", "integer"}}}};
