@@ -270,6 +270,14 @@ TEST(Torchtune, WholeModelAndAdapters) {
   EXPECT_EQ(whole->job.workloads.front().model.parameters(), 8'030'261'248);
   EXPECT_THAT(whole->job_text, HasSubstr("model_type_states: true"));
   EXPECT_THAT(whole->job_text, HasSubstr("clip_gradients: false"));
+  // On the command line a component's name alone says it.
+  const Result<Imported> told = ImportText(
+      "tune.sh",
+      "tune run --nproc_per_node 2 full_finetune_distributed --config 8B_full.yaml batch_size=1 "
+      "optimizer=bitsandbytes.optim.AdamW8bit\n");
+  ASSERT_TRUE(told.ok()) << told.status().message();
+  EXPECT_EQ(told->job.workloads.front().plan.batch.global_batch, 16);
+  EXPECT_EQ(told->job.workloads.front().plan.optimizer_states, workload::OptimizerStates::k8bit);
   std::string lora = text;
   lora.replace(lora.find("llama3_1_8b"), 11,
                "lora_llama3_1_8b\n  lora_attn_modules: ['q_proj', 'v_proj', 'output_proj']\n"
