@@ -30,7 +30,20 @@ Node* Node::Make(std::string_view path) {
   return dot == std::string_view::npos ? inner : inner->Make(path.substr(dot + 1));
 }
 
+const Node* Node::At(std::string_view path) const {
+  const std::size_t dot = path.find('.');
+  const Node* const inner = Find(path.substr(0, dot));
+  return dot == std::string_view::npos || inner == nullptr ? inner
+                                                           : inner->At(path.substr(dot + 1));
+}
+
 namespace {
+
+void ShiftSources(std::uint32_t by, Node* node) {
+  node->source += by;
+  for (Node& item : node->items) ShiftSources(by, &item);
+  for (Field& field : node->fields) ShiftSources(by, &field.value);
+}
 
 std::string Place(const std::string& source, std::int32_t line, std::int32_t column) {
   std::string name = Printable(source, 400);
@@ -47,6 +60,11 @@ std::string Document::Where(const Node& node) const {
 
 std::string Document::Where(const Field& field) const {
   return Place(sources[field.value.source], field.line, field.column);
+}
+
+void Document::TakeSources(const std::vector<std::string>& from, Node* node) {
+  ShiftSources(static_cast<std::uint32_t>(sources.size()), node);
+  sources.insert(sources.end(), from.begin(), from.end());
 }
 
 Result<Document> ReadDocument(const std::string& path, const Limits& limits) {

@@ -30,6 +30,7 @@ struct Node {
 
   const Node* Find(std::string_view key) const;
   Node* Find(std::string_view key);
+  const Node* At(std::string_view path) const;  // the node at "a.b.c"; null: there is none
   // The node at "a.b.c"; what of the sections on the way is not there is made.
   Node* Make(std::string_view path);
 };
@@ -47,6 +48,8 @@ struct Document {
   // "job.yaml:12:3", "job.yaml:12", "--set parallel.tp=3".
   std::string Where(const Node& node) const;
   std::string Where(const Field& field) const;  // of its key
+  // Makes `node`, whose sources are `from`, one of this document's.
+  void TakeSources(const std::vector<std::string>& from, Node* node);
 };
 
 struct Limits {

@@ -26,13 +26,6 @@ std::string PathOf(std::string_view key) {
   return fmt::format("{}{}", key, named ? ".preset" : "");
 }
 
-// The first part of a path; `rest` is what follows it.
-std::string_view FirstOf(std::string_view path, std::string_view* rest) {
-  const std::size_t dot = path.find('.');
-  *rest = dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1);
-  return path.substr(0, dot);
-}
-
 Node ScalarOf(std::string text, bool quoted) {
   Node node;
   node.kind = Node::Kind::kScalar;
@@ -67,12 +60,6 @@ void ForgetPlaces(Node* node) {
   }
 }
 
-void ShiftSources(std::uint32_t by, Node* node) {
-  node->source += by;
-  for (Node& item : node->items) ShiftSources(by, &item);
-  for (Field& field : node->fields) ShiftSources(by, &field.value);
-}
-
 // Where a field of the top stands: model and cluster, single keys, sections.
 std::size_t RankOf(const Field& field) {
   constexpr std::array<std::string_view, 8> kOrder = {
@@ -91,15 +78,7 @@ Draft::Draft(std::string name) {
   document_.sources = {std::move(name)};
 }
 
-const Node* Draft::Find(std::string_view key) const {
-  const std::string path = PathOf(key);
-  const Node* node = &document_.root;
-  for (std::string_view rest = path; node != nullptr && !rest.empty();) {
-    const std::string_view first = FirstOf(rest, &rest);
-    node = node->Find(first);
-  }
-  return node;
-}
+const Node* Draft::Find(std::string_view key) const { return document_.root.At(PathOf(key)); }
 
 void Draft::Set(std::string_view key, const Node& value) {
   Node* const node = document_.root.Make(PathOf(key));
@@ -177,9 +156,7 @@ void Draft::Replace(std::string_view section, const Draft& only) {
   if (found == nullptr) return;
   Node* const mine = document_.root.Make(section);
   *mine = *found;
-  ShiftSources(static_cast<std::uint32_t>(document_.sources.size()), mine);
-  document_.sources.insert(document_.sources.end(), only.document_.sources.begin(),
-                           only.document_.sources.end());
+  document_.TakeSources(only.document_.sources, mine);
 }
 
 std::string_view Draft::Text(std::string_view key) const {

@@ -8,7 +8,6 @@
 #include <map>
 #include <vector>
 
-#include "orrery/base/check.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/recipes/csv.h"
@@ -47,15 +46,8 @@ std::string Yaml(const Recipe& recipe) {
   std::map<std::string, std::string> sections = {{"train", ""}, {"ddp", ""}};
   sections["model"] = fmt::format("  hf_model_id: {}\n", recipe.model);
   std::string top;
-  std::string_view rest = recipe.settings;
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find('|'), rest.size());
-    const std::string_view setting = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    const std::size_t equals = setting.find('=');
-    ORRERY_CHECK(equals != std::string_view::npos, "a recipe's setting is key=value");
-    const std::string_view key = setting.substr(0, equals);
-    std::string value(setting.substr(equals + 1));
+  for (const auto& [key, said] : NamedValues(recipe.settings)) {
+    std::string value(said);
     if (key.ends_with("_layout")) {  // Megatron's | is the table's own separator
       std::ranges::replace(value, '/', '|');
       value = fmt::format("'{}'", value);

@@ -30,18 +30,6 @@ constexpr std::string_view kUsualPrecision = "bf16_mixed";  // of its recipes
 // Gradients' and parameters' buckets where communication is overlapped: 128 Mi elements.
 constexpr std::string_view kOverlapBucket = "134217728";
 
-// "a=b|c=" laid over `settings`.
-void Overlay(std::string_view text, Settings* settings) {
-  while (!text.empty()) {
-    const std::string_view item = text.substr(0, text.find('|'));
-    text.remove_prefix(std::min(item.size() + 1, text.size()));
-    const std::size_t equals = item.find('=');
-    ORRERY_CHECK(equals != std::string_view::npos, "a precision's setting is key=value");
-    settings->insert_or_assign(std::string(item.substr(0, equals)),
-                               std::string(item.substr(equals + 1)));
-  }
-}
-
 // By their names in small letters; each is complete.
 const std::map<std::string, Settings, std::less<>>& Precisions() {
   static const std::string_view kLines[] = {
@@ -52,7 +40,9 @@ const std::map<std::string, Settings, std::less<>>& Precisions() {
     Settings defaults;
     for (const std::vector<std::string>& cell : DataRows(kLines, 3)) {
       Settings settings = defaults;
-      Overlay(cell[1], &settings);
+      for (const auto& [key, value] : NamedValues(cell[1])) {
+        settings.insert_or_assign(std::string(key), std::string(value));
+      }
       if (defaults.empty()) defaults = settings;  // the class comes first
       precisions.emplace(Lower(cell[0]), std::move(settings));
     }

@@ -1,6 +1,7 @@
 #include "orrery/recipes/csv.h"
 
 #include "orrery/base/check.h"
+#include "orrery/base/schema.h"
 #include "orrery/formats/csv.h"
 #include "orrery/formats/rows.h"
 
@@ -16,6 +17,16 @@ std::vector<std::vector<std::string>> DataRows(std::span<const std::string_view>
     for (std::size_t i = 0; i < columns; ++i) rows[row].emplace_back(table->cell(row, i));
   }
   return rows;
+}
+
+std::vector<std::pair<std::string_view, std::string_view>> NamedValues(std::string_view cell) {
+  std::vector<std::pair<std::string_view, std::string_view>> values;
+  for (const std::string_view item : SplitBars(cell)) {
+    const std::size_t equals = item.find('=');
+    ORRERY_CHECK(equals != std::string_view::npos, "what a data file sets is name=value");
+    values.emplace_back(item.substr(0, equals), item.substr(equals + 1));
+  }
+  return values;
 }
 
 }  // namespace orrery::recipes

@@ -6,11 +6,15 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace orrery::recipes {
 
 std::vector<std::vector<std::string>> DataRows(std::span<const std::string_view> lines,
                                                std::size_t columns);
+
+// Of a cell "a=b|c=": names and values.
+std::vector<std::pair<std::string_view, std::string_view>> NamedValues(std::string_view cell);
 
 }  // namespace orrery::recipes

@@ -39,12 +39,7 @@ std::string HubName(std::string_view name) {
 // "preset=llama3-8b|layers=16"
 KnownModel ParseKeys(std::string_view text) {
   KnownModel model;
-  while (!text.empty()) {
-    const std::string_view part = text.substr(0, text.find('|'));
-    text.remove_prefix(std::min(text.size(), part.size() + 1));
-    const std::size_t equals = part.find('=');
-    ORRERY_CHECK(equals != std::string_view::npos, "a model's keys are name=value");
-    const std::string_view key = part.substr(0, equals), value = part.substr(equals + 1);
+  for (const auto& [key, value] : NamedValues(text)) {
     if (key == "preset") {
       model.preset = value;
     } else if (key == "beside") {

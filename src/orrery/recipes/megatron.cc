@@ -365,6 +365,10 @@ bool IsMegatron(std::string_view text, const std::string& path) {
 
 Result<Imported> ReadMegatronScript(const std::vector<File>& files, const Options& options,
                                     const MegatronFork& fork) {
+  if (fork.add_files == nullptr && files.size() > 1) {
+    return InvalidInput("a launch script's arguments are one file; {} and {} are given",
+                        files[0].path, files[1].path);
+  }
   const File& file = files.front();
   Tables tables = fork.tables;
   if (fork.add_files != nullptr) tables.push_back(&DeepSpeedTable());

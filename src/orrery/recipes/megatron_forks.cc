@@ -210,10 +210,6 @@ Result<Imported> ReadMegatronDeepSpeed(const std::vector<File>& files, const Opt
 }
 
 Result<Imported> ReadMegatronPatch(const std::vector<File>& files, const Options& options) {
-  if (files.size() != 1) {
-    return InvalidInput("a launch script's arguments are one file; {} and {} are given",
-                        files[0].path, files[1].path);
-  }
   return ReadMegatronScript(files, options,
                             {.name = "megatron-patch",
                              .tables = {&MegatronPatchTable(), &MegatronTable()},

@@ -153,10 +153,6 @@ bool IsMindSpeed(std::string_view text, const std::string& path) {
 }
 
 Result<Imported> ReadMindSpeed(const std::vector<File>& files, const Options& options) {
-  if (files.size() != 1) {
-    return InvalidInput("a launch script's arguments are one file; {} and {} are given",
-                        files[0].path, files[1].path);
-  }
   return ReadMegatronScript(files, options,
                             {.name = "mindspeed",
                              .tables = {&MindSpeedTable(), &MegatronTable(), &NemoTable()},

@@ -69,7 +69,6 @@ class Inherited {
   static constexpr int kMostDepth = 8, kMostFiles = 32;
 
   void Lay(Document read) {
-    const auto first = static_cast<std::uint32_t>(document.sources.size());
     Node& root = read.root;
     if (root.kind != Node::Kind::kMap) return;
     for (Field& field : root.fields) {
@@ -79,24 +78,17 @@ class Inherited {
                     [&](const Field& under) { return under.key == field.key; });
       std::erase_if(field.value.fields, [](const Field& f) { return f.key == "_override_"; });
     }
-    document.sources.insert(document.sources.end(), read.sources.begin(), read.sources.end());
-    Shift(first, &root);
+    document.TakeSources(read.sources, &root);
     if (document.root.kind != Node::Kind::kMap) document.root.kind = Node::Kind::kMap;
     formats::Overlay(root, &document.root);
-  }
-  static void Shift(std::uint32_t first, Node* node) {
-    node->source += first;
-    for (Field& field : node->fields) Shift(first, &field.value);
-    for (Node& item : node->items) Shift(first, &item);
   }
 
   int taken_ = 0;
 };
 
+// "policy.megatron_cfg".
 bool IsOnAt(const Document& document, std::string_view section) {
-  const Node* policy = document.root.Find("policy");
-  const Node* part = policy == nullptr ? nullptr : policy->Find(section);
-  const Node* enabled = part == nullptr ? nullptr : part->Find("enabled");
+  const Node* enabled = document.root.At(fmt::format("{}.enabled", section));
   return enabled != nullptr && Lower(enabled->text) == "true";
 }
 
@@ -291,19 +283,8 @@ void ReadOnMegatron(const Configuration& taken, const Document& document, Readin
 // The leaves of the back end that trains, and of everything but back ends.
 void AddPolicyLeaves(const Document& document, bool megatron, Reading* r) {
   const Table& table = NemoRlTable();
-  const auto off = [&](std::string_view section) {
-    const Node* node = document.root.Find("policy");
-    for (std::size_t at = std::string_view("policy.").size();
-         node != nullptr && at < section.size();) {
-      const std::size_t end = std::min(section.find('.', at), section.size());
-      node = node->Find(section.substr(at, end - at));
-      at = end + 1;
-    }
-    const Node* enabled = node == nullptr ? nullptr : node->Find("enabled");
-    return enabled == nullptr || Lower(enabled->text) != "true";
-  };
-  const bool no_lora = off("policy.dtensor_cfg.lora_cfg"),
-             no_peft = off("policy.megatron_cfg.peft");
+  const bool no_lora = !IsOnAt(document, "policy.dtensor_cfg.lora_cfg"),
+             no_peft = !IsOnAt(document, "policy.megatron_cfg.peft");
   for (const Leaf& leaf : Leaves(document.root)) {
     const std::string_view path = leaf.path;
     if (path.starts_with(megatron ? kOnFsdp : kOnMegatron)) continue;
@@ -354,7 +335,7 @@ Result<Imported> ReadNemoRl(const std::vector<File>& files, const Options& optio
   ORRERY_RETURN_IF_ERROR(inherited.Take(taken.file, 0));
   Document& document = inherited.document;
   ResolveExpressions(&document);
-  const bool megatron = IsOnAt(document, "megatron_cfg");
+  const bool megatron = IsOnAt(document, "policy.megatron_cfg");
   const Tables tables = megatron ? Tables{&NemoRlTable(), &NemoTable(), &MegatronTable()}
                                  : Tables{&NemoRlTable(), &AutomodelTable()};
   Reading reading(tables, options, taken.file.path);

@@ -100,12 +100,7 @@ std::string NearestLists(std::int64_t layers, std::int64_t chunks) {
   const std::int64_t base = layers / chunks;
   const std::int64_t spare = layers % chunks;
   const auto list = [&](std::int64_t from) {
-    std::string out;
-    for (std::int64_t i = 0; i < chunks; ++i) {
-      const bool more = i >= from && i < from + spare;
-      out += fmt::format("{}{}", i == 0 ? "" : ", ", base + (more ? 1 : 0));
-    }
-    return "[" + out + "]";
+    return fmt::format("[{}]", fmt::join(WithMore(chunks, base, from, spare), ", "));
   };
   if (spare == 0) return list(0);
   return list((chunks - spare) / 2) + " or " + list(0);
@@ -168,13 +163,11 @@ Result<std::vector<int>> LayersPerChunk(const Model& model, const Plan& plan) {
         plan.parallel.pp, plan.parallel.vpp, chunks, model.layers, model.name, model.layers + 2);
   }
   if (model.layers % chunks == 0) {
-    return std::vector<int>(static_cast<std::size_t>(chunks),
-                            static_cast<int>(model.layers / chunks));
+    return Alike(chunks, model.layers / chunks);
   }
   // Embedding and loss count as one layer each.
   if (chunks > 1 && (model.layers + 2) % chunks == 0) {
-    std::vector<int> layers(static_cast<std::size_t>(chunks),
-                            static_cast<int>((model.layers + 2) / chunks));
+    Layers layers = Alike(chunks, (model.layers + 2) / chunks);
     --layers.front();
     --layers.back();
     return layers;

@@ -254,7 +254,10 @@ Shape OfKind(const Shape& shape, std::int64_t kind) {
     s.compress = own.compress;
   }
   s.sizes.clear();
-  if ((kind & kExpertLayer) == 0) s.experts = {}, s.block_index = {};
+  if ((kind & kExpertLayer) == 0) {
+    s.experts = {};
+    s.block_index = {};
+  }
   if ((kind & kWindowLayer) == 0) {
     s.window = 0;
   } else {
@@ -268,7 +271,7 @@ Shape OfKind(const Shape& shape, std::int64_t kind) {
   if (s.compressed_keys.any()) s.window = CompressedWindow(s);
   if (s.block_index.heads > 0) s.window = s.block_index.tokens();  // as many pairs
   if (s.chunked_window && s.window > 0) {  // chunks do not see each other, as packed sequences
-    if (s.window < (s.packed_len > 0 ? s.packed_len : s.seq)) s.packed_len = s.window;
+    if (s.window < s.sequence()) s.packed_len = s.window;
     s.window = 0;
   }
   if (s.framework.unfuses_wide_heads && s.head_dim > kWidestFusedHead) {

@@ -159,6 +159,8 @@ struct Shape {
   }
   bool in_group(GroupPlace place) const { return (group & place) != 0; }
   std::int64_t tokens() const { return seq * batch; }
+  // Of one sequence: those packed into one do not see each other.
+  std::int64_t sequence() const { return packed_len > 0 ? packed_len : seq; }
   // Rows of the tensors between the tensor-parallel regions.
   std::int64_t local_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }
   std::int64_t query() const { return heads * head_dim; }

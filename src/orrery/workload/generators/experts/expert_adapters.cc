@@ -36,9 +36,6 @@ Sizes SizesOf(const Shape& s, ExpertProduct product) {
   const bool halves = s.lora_experts == ExpertAdapterKind::kModules && Gated(s);
   return {e.width, (Gated(s) ? 2 : 1) * e.ffn, (halves ? 2 : 1) * s.lora_rank};
 }
-std::string_view NameOf(ExpertProduct product) {
-  return product == ExpertProduct::kFc1 ? "experts.fc1" : "experts.fc2";
-}
 // Adapters of one product on this rank.
 std::int64_t Count(const Shape& s) {
   return s.lora_experts == ExpertAdapterKind::kShared ? 1 : s.experts.local;
@@ -81,8 +78,8 @@ void ExpertAdapters::InFront(ExpertProduct product) {
   if (!adapts(product)) return;
   const Sizes z = SizesOf(s_, product);
   const std::int64_t e = s_.element_bytes, n = Count(s_);
-  w_->Module(NameOf(product) == "experts.fc1" ? "layers.mlp.experts.fc1.adapters"
-                                              : "layers.mlp.experts.fc2.adapters");
+  w_->Module(product == ExpertProduct::kFc1 ? "layers.mlp.experts.fc1.adapters"
+                                            : "layers.mlp.experts.fc2.adapters");
   const auto flat = [&](std::string_view name, MemoryOp op, std::int64_t elements,
                         std::int64_t read, std::int64_t written) {
     w_->Kernel(name, Elementwise(s_, op, 1, elements, read, written, Pass::kForward));

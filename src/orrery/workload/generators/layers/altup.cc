@@ -63,13 +63,6 @@ AltUpWriter::AltUpWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w), n_(s.al
       StreamBuffer(s, w, kAltUpInnovation, "altup.innovation", (n_ + 1) * s.local_bytes());
 }
 
-// Over the layer's tokens, bytes in values of its width.
-void AltUpWriter::Run(std::string_view name, MemoryOp op, std::int64_t read, std::int64_t written,
-                      Pass pass) {
-  const std::int64_t e = s_.element_bytes;
-  w_->Kernel(name, Elementwise(s_, op, s_.local_tokens(), s_.hidden, read * e, written * e, pass));
-}
-
 void AltUpWriter::Router(Pass pass) {
   if (pass == Pass::kForward) {
     NormForward(s_, w_);
@@ -86,10 +79,10 @@ void AltUpWriter::Predict(bool keep, bool again) {
   if (!again) w_->Alloc(streams_);
   w_->Alloc(operand_);
   Router(pass);
-  Run("permute", MemoryOp::kTranspose, n_, n_, pass);
-  Run("predict", MemoryOp::kAdd, n_, n_, pass);
-  Run("add", MemoryOp::kAdd, 2 * n_, n_, pass);
-  Run("permute", MemoryOp::kTranspose, n_, n_, pass);
+  OverStream(s_, w_, "permute", MemoryOp::kTranspose, n_, n_, pass);
+  OverStream(s_, w_, "predict", MemoryOp::kAdd, n_, n_, pass);
+  OverStream(s_, w_, "add", MemoryOp::kAdd, 2 * n_, n_, pass);
+  OverStream(s_, w_, "permute", MemoryOp::kTranspose, n_, n_, pass);
   if (!keep) w_->Free(operand_);
 }
 
@@ -99,12 +92,12 @@ void AltUpWriter::Correct(bool keep) {
   w_->Host("module", s_.framework.host.module_forward);
   w_->Alloc(innovation_);
   Router(pass);
-  Run("innovation", MemoryOp::kAdd, 2, 1, pass);
-  Run("repeat", MemoryOp::kCopy, n_, n_, pass);
-  Run("correct", MemoryOp::kGradScale, n_, n_, pass);
-  Run("add", MemoryOp::kAdd, 2 * n_, n_, pass);
-  Run("scale", MemoryOp::kGradScale, 1, 1, pass);
-  Run("add_layer_embedding", MemoryOp::kAdd, n_, n_ - 1, pass);
+  OverStream(s_, w_, "innovation", MemoryOp::kAdd, 2, 1, pass);
+  OverStream(s_, w_, "repeat", MemoryOp::kCopy, n_, n_, pass);
+  OverStream(s_, w_, "correct", MemoryOp::kGradScale, n_, n_, pass);
+  OverStream(s_, w_, "add", MemoryOp::kAdd, 2 * n_, n_, pass);
+  OverStream(s_, w_, "scale", MemoryOp::kGradScale, 1, 1, pass);
+  OverStream(s_, w_, "add_layer_embedding", MemoryOp::kAdd, n_, n_ - 1, pass);
   if (!keep) w_->Free(innovation_);
 }
 
@@ -112,13 +105,13 @@ void AltUpWriter::CorrectBackward() {
   const Pass pass = Pass::kBackward;
   w_->Module("layers.altup.correct");
   w_->Host("module", s_.framework.host.module_backward);
-  Run("add_layer_embedding", MemoryOp::kAdd, n_ - 1, 1, pass);
-  Run("scale", MemoryOp::kGradScale, 2, 1, pass);
+  OverStream(s_, w_, "add_layer_embedding", MemoryOp::kAdd, n_ - 1, 1, pass);
+  OverStream(s_, w_, "scale", MemoryOp::kGradScale, 2, 1, pass);
   AccumulateGradient(s_, w_, "weight_gradient", s_.hidden);
-  Run("correct", MemoryOp::kGradScale, n_, n_, pass);
-  Run("coefficients", MemoryOp::kAdd, 2 * n_, 0, pass);
-  Run("repeat", MemoryOp::kAdd, n_, 1, pass);
-  Run("innovation", MemoryOp::kAdd, 2, 1, pass);
+  OverStream(s_, w_, "correct", MemoryOp::kGradScale, n_, n_, pass);
+  OverStream(s_, w_, "coefficients", MemoryOp::kAdd, 2 * n_, 0, pass);
+  OverStream(s_, w_, "repeat", MemoryOp::kAdd, n_, 1, pass);
+  OverStream(s_, w_, "innovation", MemoryOp::kAdd, 2, 1, pass);
   Router(pass);
   w_->Free(innovation_);
 }
@@ -127,10 +120,10 @@ void AltUpWriter::PredictBackward() {
   const Pass pass = Pass::kBackward;
   w_->Module("layers.altup.predict");
   w_->Host("module", s_.framework.host.module_backward);
-  Run("permute", MemoryOp::kTranspose, n_, n_, pass);
-  Run("predict", MemoryOp::kAdd, n_, n_, pass);
-  Run("coefficients", MemoryOp::kAdd, 2 * n_, 0, pass);
-  Run("add", MemoryOp::kAdd, 2 * n_, n_, pass);
+  OverStream(s_, w_, "permute", MemoryOp::kTranspose, n_, n_, pass);
+  OverStream(s_, w_, "predict", MemoryOp::kAdd, n_, n_, pass);
+  OverStream(s_, w_, "coefficients", MemoryOp::kAdd, 2 * n_, 0, pass);
+  OverStream(s_, w_, "add", MemoryOp::kAdd, 2 * n_, n_, pass);
   Router(pass);
   w_->Free(operand_);
   w_->Free(streams_);
@@ -144,7 +137,6 @@ LaurelWriter::LaurelWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w) {
 }
 
 void LaurelWriter::Forward(bool keep) {
-  const std::int64_t e = s_.element_bytes;
   const Pass pass = Pass::kForward;
   w_->Module("layers.laurel");
   w_->Host("module", s_.framework.host.module_forward);
@@ -154,22 +146,19 @@ void LaurelWriter::Forward(bool keep) {
   DenseForward(s_, w_, "right", s_.laurel_rank, s_.hidden);
   NormForward(s_, w_);
   for (const std::string_view name : {"add_input", "add_attention"}) {
-    w_->Kernel(name, Elementwise(s_, MemoryOp::kAdd, s_.local_tokens(), s_.hidden, 2 * e, e, pass));
+    OverStream(s_, w_, name, MemoryOp::kAdd, 2, 1, pass);
   }
-  w_->Kernel("scale",
-             Elementwise(s_, MemoryOp::kGradScale, s_.local_tokens(), s_.hidden, e, e, pass));
+  OverStream(s_, w_, "scale", MemoryOp::kGradScale, 1, 1, pass);
   if (keep) return;
   w_->Free(inner_);
   w_->Free(product_);
 }
 
 void LaurelWriter::Backward() {
-  const std::int64_t e = s_.element_bytes;
   const Pass pass = Pass::kBackward;
   w_->Module("layers.laurel");
   w_->Host("module", s_.framework.host.module_backward);
-  w_->Kernel("scale",
-             Elementwise(s_, MemoryOp::kGradScale, s_.local_tokens(), s_.hidden, e, e, pass));
+  OverStream(s_, w_, "scale", MemoryOp::kGradScale, 1, 1, pass);
   NormBackward(s_, w_);
   w_->Free(product_);
   DenseBackward(s_, w_, "right", s_.laurel_rank, s_.hidden);
@@ -179,30 +168,26 @@ void LaurelWriter::Backward() {
 }
 
 void StreamsForward(const Shape& s, Ends end, BlockWriter* w) {
-  const std::int64_t e = s.element_bytes, more = s.altup_streams - 1;
+  const std::int64_t n = s.altup_streams;
   const Pass pass = Pass::kForward;
-  w->Module(end == Ends::kEmbedding ? "embedding.streams" : "head.streams");
+  const bool front = end == Ends::kEmbedding;
+  w->Module(front ? "embedding.streams" : "head.streams");
   w->Alloc(ProjectedStreams(s, end, w));
-  for (std::int64_t i = 0; i < more; ++i) {
+  for (std::int64_t i = 1; i < n; ++i) {
     DenseForward(InBf16(s), w, "projection", s.hidden, s.hidden);
-    w->Kernel("magnitude",
-              Elementwise(s, MemoryOp::kRmsNorm, s.local_tokens(), s.hidden, e, e, pass));
+    OverStream(s, w, "magnitude", MemoryOp::kRmsNorm, 1, 1, pass);
   }
-  const std::int64_t read = s.altup_streams * e;
-  w->Kernel(
-      end == Ends::kEmbedding ? "stack" : "mean",
-      Elementwise(s, end == Ends::kEmbedding ? MemoryOp::kCopy : MemoryOp::kAdd, s.local_tokens(),
-                  s.hidden, read, end == Ends::kEmbedding ? read : e, pass));
+  if (front) return OverStream(s, w, "stack", MemoryOp::kCopy, n, n, pass);
+  OverStream(s, w, "mean", MemoryOp::kAdd, n, 1, pass);
 }
 
 void StreamsBackward(const Shape& s, Ends end, BlockWriter* w) {
-  const std::int64_t e = s.element_bytes, more = s.altup_streams - 1;
-  w->Module(end == Ends::kEmbedding ? "embedding.streams" : "head.streams");
-  for (std::int64_t i = 0; i < more; ++i) {
-    w->Kernel("magnitude", Elementwise(s, MemoryOp::kRmsNorm, s.local_tokens(), s.hidden, 2 * e, e,
-                                       Pass::kBackward));
+  const bool front = end == Ends::kEmbedding;
+  w->Module(front ? "embedding.streams" : "head.streams");
+  for (std::int64_t i = 1; i < s.altup_streams; ++i) {
+    OverStream(s, w, "magnitude", MemoryOp::kRmsNorm, 2, 1, Pass::kBackward);
     DenseBackward(InBf16(s), w, "projection", s.hidden, s.hidden);
-    if (end == Ends::kEmbedding) ResidualGradient(s, w);
+    if (front) ResidualGradient(s, w);
   }
   w->Free(ProjectedStreams(s, end, w));
 }

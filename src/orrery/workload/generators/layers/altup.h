@@ -18,7 +18,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "orrery/workload/generators/block_writer.h"
@@ -42,8 +41,6 @@ class AltUpWriter {
 
  private:
   void Router(graph::Pass pass);
-  void Run(std::string_view name, graph::MemoryOp op, std::int64_t read, std::int64_t written,
-           graph::Pass pass);
 
   const Shape& s_;
   BlockWriter* w_;

@@ -18,7 +18,7 @@ std::vector<std::int64_t> BlockIndexParameters(const Shape& s) {
 
 void BlockIndexForward(const Shape& s, BlockWriter* w) {
   const BlockIndex& b = s.block_index;
-  const std::int64_t e = s.element_bytes, len = s.packed_len > 0 ? s.packed_len : s.seq;
+  const std::int64_t e = s.element_bytes, len = s.sequence();
   const Pass pass = Pass::kForward;
   Enter(s, w, "layers.self_attention.indexer", pass);
   if (s.sequence_parallel) {

@@ -14,7 +14,6 @@ using graph::Pass;
 
 namespace {
 
-std::int64_t CompressedLength(const Shape& s) { return s.packed_len > 0 ? s.packed_len : s.seq; }
 bool Chooses(const Shape& s) {
   return s.compress > 0 && s.compress == s.compressed_keys.sparse_rate;
 }
@@ -45,7 +44,7 @@ void Pool(const Shape& s, BlockWriter* w, std::int64_t width, Pass pass) {
 std::int64_t CompressedWindow(const Shape& s) {
   const CompressedKeys& c = s.compressed_keys;
   if (s.compress == 0) return c.window;
-  const std::int64_t far = CompressedLength(s) / s.compress;
+  const std::int64_t far = s.sequence() / s.compress;
   // All compressed keys: half of them in the mean, as many as a window of half of them has.
   return c.window + (Chooses(s) ? std::min(c.index_topk, far) : (far + 1) / 2);
 }
@@ -72,7 +71,7 @@ void CompressKeys(const Shape& s, BlockWriter* w) {
   if (s.compress == 0) return;
   const CompressedKeys& c = s.compressed_keys;
   const Pass pass = Pass::kForward;
-  const std::int64_t e = s.element_bytes, len = CompressedLength(s);
+  const std::int64_t e = s.element_bytes, len = s.sequence();
   Enter(s, w, "layers.self_attention.compressor", pass);
   for (const std::string_view name : {"compress_keys", "compress_gates"}) {
     CompressorLinear(s, w, name, s.hidden, SeriesWidth(s), pass);
@@ -146,7 +145,7 @@ std::int64_t CompressedSaved(const Shape& s) {
   std::int64_t bytes = s.tokens() * c.out_groups * c.out_rank * s.element_bytes;
   if (s.compress > 0) bytes += 3 * s.tokens() * SeriesWidth(s) * s.element_bytes;
   if (Chooses(s)) {
-    bytes += 8 * s.tokens() * std::min(c.index_topk, CompressedLength(s) / s.compress);
+    bytes += 8 * s.tokens() * std::min(c.index_topk, s.sequence() / s.compress);
   }
   return bytes;
 }

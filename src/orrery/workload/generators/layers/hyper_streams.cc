@@ -31,12 +31,6 @@ Buffer HeadStreams(const Shape& s, BlockWriter* w) {
   return Saved(w, kHyperHead, "hyper.streams", (s.hyper_streams - 1) * s.local_bytes());
 }
 
-void HyperKernel(const Shape& s, BlockWriter* w, std::string_view name, MemoryOp op,
-                 std::int64_t read, std::int64_t written, Pass pass) {
-  const std::int64_t e = s.element_bytes;
-  w->Kernel(name, Elementwise(s, op, s.local_tokens(), s.hidden, read * e, written * e, pass));
-}
-
 // Weights of `columns` a token from all of its streams.
 void HyperWeights(const Shape& s, BlockWriter* w, std::int64_t columns, Pass pass) {
   const std::int64_t n = s.hyper_streams, width = n * s.hidden, tokens = s.local_tokens();
@@ -49,7 +43,7 @@ void HyperWeights(const Shape& s, BlockWriter* w, std::int64_t columns, Pass pas
                                     .out_dtype = DType::kFp32});
   };
   if (pass == Pass::kForward) {
-    HyperKernel(s, w, "hyper.norm", MemoryOp::kRmsNorm, n, 2 * n, pass);  // in fp32
+    OverStream(s, w, "hyper.norm", MemoryOp::kRmsNorm, n, 2 * n, pass);  // in fp32
     product(tokens, columns, width, GemmLayout::kNT);
     return w->Kernel("hyper.sinkhorn",
                      Elementwise(s, MemoryOp::kScaledMaskSoftmax, tokens, columns, 4, 4, pass));
@@ -59,7 +53,7 @@ void HyperWeights(const Shape& s, BlockWriter* w, std::int64_t columns, Pass pas
   product(tokens, width, columns, GemmLayout::kNN);
   product(columns, width, tokens, GemmLayout::kTN);
   AccumulateGradient(s, w, "weight_gradient", columns * width);
-  HyperKernel(s, w, "hyper.norm", MemoryOp::kRmsNorm, 3 * n, n, pass);
+  OverStream(s, w, "hyper.norm", MemoryOp::kRmsNorm, 3 * n, n, pass);
 }
 
 }  // namespace
@@ -80,13 +74,13 @@ void GatherStreams(const Shape& s, HyperPart part, bool again, BlockWriter* w) {
   Enter(s, w, "layers.hyper_connection", Pass::kForward);
   if (!again || part == HyperPart::kFeedForward) w->Alloc(OtherStreams(s, part, w));
   HyperWeights(s, w, (2 + n) * n, Pass::kForward);
-  HyperKernel(s, w, "hyper.sum", MemoryOp::kAdd, n, 1, Pass::kForward);
+  OverStream(s, w, "hyper.sum", MemoryOp::kAdd, n, 1, Pass::kForward);
 }
 
 void SpreadStreams(const Shape& s, BlockWriter* w) {
   const std::int64_t n = s.hyper_streams;
   w->Module("layers.hyper_connection");
-  HyperKernel(s, w, "hyper.mix", MemoryOp::kAdd, n + 1, n, Pass::kForward);
+  OverStream(s, w, "hyper.mix", MemoryOp::kAdd, n + 1, n, Pass::kForward);
 }
 
 void DropStreams(const Shape& s, BlockWriter* w) {
@@ -96,9 +90,9 @@ void DropStreams(const Shape& s, BlockWriter* w) {
 void GatherStreamsBackward(const Shape& s, HyperPart part, BlockWriter* w) {
   const std::int64_t n = s.hyper_streams;
   Enter(s, w, "layers.hyper_connection", Pass::kBackward);
-  HyperKernel(s, w, "hyper.sum", MemoryOp::kAdd, n + 1, n, Pass::kBackward);
+  OverStream(s, w, "hyper.sum", MemoryOp::kAdd, n + 1, n, Pass::kBackward);
   HyperWeights(s, w, (2 + n) * n, Pass::kBackward);
-  HyperKernel(s, w, "hyper.gradient", MemoryOp::kAdd, 2 * n, n, Pass::kBackward);
+  OverStream(s, w, "hyper.gradient", MemoryOp::kAdd, 2 * n, n, Pass::kBackward);
   w->Free(OtherStreams(s, part, w));
 }
 
@@ -106,21 +100,21 @@ void SpreadStreamsBackward(const Shape& s, BlockWriter* w) {
   const std::int64_t n = s.hyper_streams;
   w->Module("layers.hyper_connection");
   // Gradients of the streams and of the part's output; of the weights.
-  HyperKernel(s, w, "hyper.mix", MemoryOp::kAdd, n, n + 1, Pass::kBackward);
-  HyperKernel(s, w, "hyper.weights.gradient", MemoryOp::kAdd, 2 * n + 1, 0, Pass::kBackward);
+  OverStream(s, w, "hyper.mix", MemoryOp::kAdd, n, n + 1, Pass::kBackward);
+  OverStream(s, w, "hyper.weights.gradient", MemoryOp::kAdd, 2 * n + 1, 0, Pass::kBackward);
 }
 
 void SumStreams(const Shape& s, BlockWriter* w) {
   w->Module("head.hyper_connection");
   w->Alloc(HeadStreams(s, w));
   HyperWeights(s, w, s.hyper_streams, Pass::kForward);
-  HyperKernel(s, w, "hyper.sum", MemoryOp::kAdd, s.hyper_streams, 1, Pass::kForward);
+  OverStream(s, w, "hyper.sum", MemoryOp::kAdd, s.hyper_streams, 1, Pass::kForward);
 }
 
 void SumStreamsBackward(const Shape& s, BlockWriter* w) {
   const std::int64_t n = s.hyper_streams;
   w->Module("head.hyper_connection");
-  HyperKernel(s, w, "hyper.sum", MemoryOp::kAdd, n + 1, n, Pass::kBackward);
+  OverStream(s, w, "hyper.sum", MemoryOp::kAdd, n + 1, n, Pass::kBackward);
   HyperWeights(s, w, n, Pass::kBackward);
   w->Free(HeadStreams(s, w));
 }

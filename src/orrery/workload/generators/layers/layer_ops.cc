@@ -31,6 +31,12 @@ MemoryBound Elementwise(const Shape& s, MemoryOp op, std::int64_t rows, std::int
           .pass = pass};
 }
 
+void OverStream(const Shape& s, BlockWriter* w, std::string_view name, MemoryOp op,
+                std::int64_t read, std::int64_t written, Pass pass) {
+  const std::int64_t e = s.element_bytes;
+  w->Kernel(name, Elementwise(s, op, s.local_tokens(), s.hidden, read * e, written * e, pass));
+}
+
 namespace {
 
 MemoryOp NormOp(const Shape& s) {

@@ -21,6 +21,10 @@ graph::MemoryBound Elementwise(const Shape& s, graph::MemoryOp op, std::int64_t 
                                std::int64_t cols, std::int64_t read_bytes,
                                std::int64_t written_bytes, graph::Pass pass);
 
+// The same over this rank's tokens of the residual stream, by how many values it moves an element.
+void OverStream(const Shape& s, BlockWriter* w, std::string_view name, graph::MemoryOp op,
+                std::int64_t read, std::int64_t written, graph::Pass pass);
+
 // What follows is of this module: its launches, and the host's time to call it.
 void Enter(const Shape& s, BlockWriter* w, std::string_view module, graph::Pass pass);
 

@@ -324,8 +324,7 @@ void LayerWriter::Activation(Pass pass) {
 }
 
 Attention FlashAttention(const Shape& s, Pass pass) {
-  // Sequences packed into one do not see each other.
-  const std::int64_t len = s.packed_len > 0 ? s.packed_len : s.seq;
+  const std::int64_t len = s.sequence();
   return {.batch = s.batch * (s.seq / len),
           .heads = s.heads,
           .kv_heads = s.kv_heads,

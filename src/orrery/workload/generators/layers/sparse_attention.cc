@@ -13,8 +13,6 @@ using graph::Pass;
 
 namespace {
 
-std::int64_t SequenceLength(const Shape& s) { return s.packed_len > 0 ? s.packed_len : s.seq; }
-
 // Width of a latent vector: the compressed part and the rotary one.
 std::int64_t LatentWidth(const Shape& s) { return s.latent.kv_rank + s.latent.rope_dim; }
 
@@ -45,7 +43,7 @@ void Turn(const Shape& s, BlockWriter* w, Pass pass) {
 
 // A product over so many tokens of every query whose sum runs over heads as well.
 graph::Gemm Pairs(const Shape& s, std::int64_t tokens, std::int64_t width, DType type) {
-  const std::int64_t len = SequenceLength(s);
+  const std::int64_t len = s.sequence();
   return {.m = len,
           .n = std::max<std::int64_t>(1, tokens),
           .k = width,
@@ -57,13 +55,13 @@ graph::Gemm Pairs(const Shape& s, std::int64_t tokens, std::int64_t width, DType
 }  // namespace
 
 std::int64_t SelectedTokens(const Shape& s) {
-  const std::int64_t len = SequenceLength(s), most = s.latent.index_topk;
+  const std::int64_t len = s.sequence(), most = s.latent.index_topk;
   return most < len ? most - most * most / (2 * len) : (len + 1) / 2;
 }
 
 void IndexForward(const Shape& s, BlockWriter* w) {
   const Latent& l = s.latent;
-  const std::int64_t e = s.element_bytes, len = SequenceLength(s);
+  const std::int64_t e = s.element_bytes, len = s.sequence();
   Enter(s, w, "layers.self_attention.indexer", Pass::kForward);
   if (s.sequence_parallel) {
     TpCollective(s, w, "all_gather.hidden", graph::Collective::kAllGather,
@@ -145,7 +143,7 @@ void AbsorbBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
 }
 
 graph::Attention SparseAttention(const Shape& s, Pass pass) {
-  const std::int64_t len = SequenceLength(s);
+  const std::int64_t len = s.sequence();
   return {.batch = s.tokens() / len,
           .heads = s.heads,
           .kv_heads = 1,
