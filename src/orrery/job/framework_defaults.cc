@@ -153,6 +153,8 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, const workloa
   f.tp_comm_overlap &= !fp4;
   f.grad_reduce_fp32 = ReducesInFp32(d, plan->precision.type);
   f.low_precision_gather &= low && !fp4;
+  f.packed_context &= low && model.net == nullptr;
+  f.fp8_activation_input &= low && model.activation == workload::Activation::kSwiglu;
   f.gather_limit = d.gather_limit;
   ApplyReducer(d, plan);
   f.list_gathers &= zero3;

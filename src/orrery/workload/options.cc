@@ -134,7 +134,7 @@ constexpr Option kTraining[] = {
      .type = kText,
      .fallback = "core_attn",
      .doc = "What selective recompute runs again, joined by +: core_attn, layernorm, moe_act, moe, "
-            "mlp, mla_up_proj."},
+            "mlp, mla_up_proj, latent_norm (norms of latent attention's compressed tensors)."},
     {.name = "recompute",
      .type = kChoice,
      .fallback = "none",

@@ -442,8 +442,8 @@ Status CheckSharding(const Model& model, const Plan& plan) {
 
 namespace {
 
-constexpr std::array<std::string_view, 6> kModuleNames = {"core_attn", "layernorm", "moe_act",
-                                                          "moe",       "mlp",       "mla_up_proj"};
+constexpr std::array<std::string_view, 7> kModuleNames = {
+    "core_attn", "layernorm", "moe_act", "moe", "mlp", "mla_up_proj", "latent_norm"};
 constexpr std::array<std::string_view, 8> kOffloadNames = {
     "attn_norm", "qkv_linear", "core_attn", "attn_proj",
     "mlp_norm",  "expert_fc1", "moe_act",   "fused_group_mlp"};

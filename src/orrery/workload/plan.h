@@ -71,12 +71,13 @@ enum class RecomputeKeeps : std::uint8_t { kNothing, kLast, kQkv, kQkvOut, kProd
 enum class TorchLayers : std::uint8_t { kFused, kCompiled, kEager };
 // What selective recompute runs again, as bits (Megatron's recompute_modules).
 enum RecomputeModule : std::uint8_t {
-  kRecomputeCore = 1,    // core attention
-  kRecomputeNorms = 2,   // norms before attention and feed-forward
-  kRecomputeMoeAct = 4,  // the experts' activation function
-  kRecomputeMoe = 8,     // experts whole, their exchanges included
-  kRecomputeMlp = 16,    // feed-forwards of dense layers whole
-  kRecomputeMlaUp = 32,  // up-projections of latent attention
+  kRecomputeCore = 1,          // core attention
+  kRecomputeNorms = 2,         // norms before attention and feed-forward
+  kRecomputeMoeAct = 4,        // the experts' activation function
+  kRecomputeMoe = 8,           // experts whole, their exchanges included
+  kRecomputeMlp = 16,          // feed-forwards of dense layers whole
+  kRecomputeMlaUp = 32,        // up-projections of latent attention
+  kRecomputeLatentNorms = 64,  // norms of its compressed tensors
 };
 // Whose inputs go to host memory, as bits: Megatron's --offload-modules.
 enum OffloadModule : std::uint8_t {

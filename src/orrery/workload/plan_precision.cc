@@ -87,11 +87,41 @@ Status CheckMore8Bit(const Model& model, const Plan& plan) {
                 "use framework_options.cp_exchange: ring or all-to-all");
 }
 
+// Tensors that are kept for backward in fewer bits than they are made in (stored_inputs.h).
+Status CheckStoredInputs(const Model& model, const Plan& plan) {
+  const FrameworkBehaviour& f = plan.framework;
+  if (!f.fp8_activation_input && !f.packed_context) return {};
+  const auto refuse = [&](std::string_view why, std::string_view remedy) {
+    return InvalidInput("framework_options.{}: {}; {}",
+                        f.fp8_activation_input ? "fp8_activation_input" : "packed_context", why,
+                        remedy);
+  };
+  if (model.net != nullptr || f.torch_layers != TorchLayers::kFused) {
+    return refuse("is built for transformers with fused kernels", "leave it out");
+  }
+  if (f.recompute_keeps != RecomputeKeeps::kNothing) {
+    return refuse("layers that run again keep tensors as they were made",
+                  "leave it out, or use recompute_keeps: nothing");
+  }
+  if (f.packed_context && plan.precision.type == Precision::kFp32) {
+    return refuse("12 bits are of 16", "use precision: bf16");
+  }
+  if (!f.fp8_activation_input) return {};
+  if (model.activation != Activation::kSwiglu || !f.fused_bias_activation) {
+    return refuse("only the fused SwiGLU keeps its input in fp8", "leave it out");
+  }
+  if (f.moe_fused_mlp) {
+    return refuse("moe_fused_mlp has the activation inside its products", "turn one of them off");
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckPrecision(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckLowPrecision(plan));
   ORRERY_RETURN_IF_ERROR(CheckBf16Parts(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckStoredInputs(model, plan));
   return CheckMore8Bit(model, plan);
 }
 

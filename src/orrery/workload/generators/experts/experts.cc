@@ -7,6 +7,7 @@
 #include "orrery/workload/generators/experts/torch_experts.h"
 #include "orrery/workload/generators/layers/layer_ops.h"
 #include "orrery/workload/generators/layers/precision.h"
+#include "orrery/workload/generators/layers/stored_inputs.h"
 #include "orrery/workload/generators/layers/torch_layers.h"
 
 namespace orrery::workload {
@@ -143,7 +144,9 @@ ExpertWriter::ExpertWriter(const Shape& s, BlockWriter* w)
   logits_ = make("router.scores", s.local_tokens() * e_.count * 5, again);
   latent_ = make("experts.latent", e_.latent ? s.local_tokens() * e_.width * b : 0, again);
   permuted_ = make("experts.input", LinearBytes(routed_, load_.rows * e_.width), again);
-  fc1_out_ = make("experts.fc1.output", load_.rows * fc1(e_.ffn) * b, again);
+  const std::int64_t routed_fc1 = load_.rows * fc1(e_.ffn),
+                     shared_fc1 = s.tokens() * fc1(e_.shared);
+  fc1_out_ = make("experts.fc1.output", ActivationInputBytes(s, routed_fc1), again);
   // Only gated and squared functions are fused with the weighting of their rows; another's output
   // is kept beside the weighted one. Clamped halves are a tensor of their own.
   const bool separate = s.activation == workload::Activation::kGelu ||
@@ -154,9 +157,12 @@ ExpertWriter::ExpertWriter(const Shape& s, BlockWriter* w)
            load_.rows * before * b, function);
   activated_ =
       make("experts.activation.output", LinearBytes(routed_, load_.rows * e_.ffn), function);
-  shared_fc1_ = make("shared.fc1.output", s.tokens() * fc1(e_.shared) * b, again);
+  shared_fc1_ = make("shared.fc1.output", ActivationInputBytes(s, shared_fc1), again);
   shared_act_ =
       make("shared.activation.output", LinearBytes(dense_, s.tokens() * e_.shared), again);
+  if (!s.framework.fp8_activation_input) return;
+  fc1_wide_ = w->Temporary("experts.fc1.output", routed_fc1 * b);
+  shared_wide_ = w->Temporary("shared.fc1.output", shared_fc1 * b);
 }
 
 void ExpertWriter::Enter(std::string_view module, Pass pass) {
@@ -364,10 +370,11 @@ void ExpertWriter::SharedForward(bool first_half) {
   if (e_.shared == 0) return;
   if (first_half) {
     Enter("layers.mlp.shared_experts.fc1", Pass::kForward);
-    w_->Alloc(shared_fc1_);
+    w_->Alloc(shared_wide_.bytes > 0 ? shared_wide_ : shared_fc1_);
     ColumnForward(dense_, w_, "shared_fc1", s_.hidden, fc1(e_.shared));
     w_->Alloc(shared_act_);
     Activation(Pass::kForward, s_.tokens(), e_.shared);
+    StoreNarrow(s_, w_, shared_wide_, shared_fc1_);
     return;
   }
   Enter("layers.mlp.shared_experts.fc2", Pass::kForward);
@@ -402,7 +409,7 @@ void ExpertWriter::OutputBias(Pass pass) {
 
 void ExpertWriter::ExpertsForward(bool keep) {
   Enter("layers.mlp.experts.fc1", Pass::kForward);
-  w_->Alloc(fc1_out_);
+  w_->Alloc(fc1_wide_.bytes > 0 ? fc1_wide_ : fc1_out_);
   Pad("pad", Pass::kForward);
   CastOperand(routed_, w_, "cast", load_.rows, e_.width, Pass::kForward);
   adapters_.InFront(ExpertProduct::kFc1);
@@ -416,6 +423,7 @@ void ExpertWriter::ExpertsForward(bool keep) {
   w_->Alloc(unweighted_);
   w_->Alloc(activated_);
   if (!s_.framework.moe_fused_mlp) Activation(Pass::kForward, load_.rows, e_.ffn);
+  StoreNarrow(s_, w_, fc1_wide_, fc1_out_);
   const bool keep_function = keep && !s_.recomputes(kRecomputeMoeAct);
   if (!keep) w_->Free(fc1_out_);
   if (!keep_function) w_->Free(unweighted_);
@@ -510,7 +518,9 @@ void ExpertWriter::SharedBackward() {
   RowBackward(dense_, w_, "shared_fc2", e_.shared, s_.hidden);
   w_->Free(shared_act_);
   w_->Alloc(fc);
+  Widen(s_, w_, shared_wide_, shared_fc1_);
   Activation(Pass::kBackward, s_.tokens(), e_.shared);
+  w_->Free(shared_wide_);
   w_->Free(act);
   w_->Free(shared_fc1_);
   Enter("layers.mlp.shared_experts.fc1", Pass::kBackward);
@@ -522,6 +532,7 @@ void ExpertWriter::ExpertsBackward() {
   const std::int64_t b = s_.element_bytes;
   const Buffer act = w_->Temporary("experts.activation.gradient", load_.rows * e_.ffn * b);
   const Buffer fc = w_->Temporary("experts.fc1.gradient", load_.rows * fc1(e_.ffn) * b);
+  Widen(s_, w_, fc1_wide_, fc1_out_);
   if (s_.recomputes(kRecomputeMoeAct)) {
     Enter("layers.mlp.experts.activation", Pass::kForward);
     ExpertHost(s_, w_, ExpertPiece::kActivation, Pass::kForward);
@@ -545,6 +556,7 @@ void ExpertWriter::ExpertsBackward() {
   w_->Alloc(fc);
   if (!s_.framework.moe_fused_mlp) Activation(Pass::kBackward, load_.rows, e_.ffn);
   w_->Free(act);
+  w_->Free(fc1_wide_);
   w_->Free(unweighted_);
   w_->Free(fc1_out_);
   Enter("layers.mlp.experts.fc1", Pass::kBackward);

@@ -99,6 +99,7 @@ class ExpertWriter {
   ExpertAdapters adapters_;
   graph::Buffer logits_, latent_, permuted_, fc1_out_, unweighted_, activated_, shared_fc1_,
       shared_act_;
+  graph::Buffer fc1_wide_, shared_wide_;  // where they are kept in fewer bits (stored_inputs.h)
 };
 
 }  // namespace orrery::workload

@@ -17,9 +17,16 @@ using graph::Pass;
 
 std::int64_t LatentSaved(const Shape& s) {
   const Latent& l = s.latent;
-  const std::int64_t e = s.element_bytes;
   // Before and after their norms.
-  return s.local_tokens() * 2 * (l.q_rank + l.kv_rank + l.rope_dim) * e + IndexSaved(s);
+  const std::int64_t before = s.local_tokens() * (l.q_rank + l.kv_rank + l.rope_dim);
+  return before * s.element_bytes +
+         (s.recomputes(kRecomputeLatentNorms) ? 0 : LatentNormedBytes(s)) + IndexSaved(s);
+}
+
+std::int64_t LatentNormedBytes(const Shape& s) {
+  const Latent& l = s.latent;
+  if (l.kv_rank == 0) return 0;
+  return s.local_tokens() * (l.q_rank + l.kv_rank + l.rope_dim) * s.element_bytes;
 }
 
 std::int64_t LatentUpSaved(const Shape& s) {
@@ -105,6 +112,12 @@ void LatentForward(const Shape& s, BlockWriter* w) {
   SmallNorm(s, w, "kv_norm", l.kv_rank, Pass::kForward);
   if (l.sparse()) IndexForward(s, w);
   LatentUp(s, w);
+}
+
+void LatentNormsAgain(const Shape& s, BlockWriter* w) {
+  Enter(s, w, "layers.self_attention.down", Pass::kForward);
+  if (s.latent.q_rank > 0) SmallNorm(s, w, "q_norm", s.latent.q_rank, Pass::kForward);
+  SmallNorm(s, w, "kv_norm", s.latent.kv_rank, Pass::kForward);
 }
 
 void LatentUp(const Shape& s, BlockWriter* w) {

@@ -16,6 +16,10 @@ void LatentUp(const Shape& s, BlockWriter* w);
 // Bytes that stay for the backward pass: the compressed tensors, and what comes of the
 // up-projections.
 std::int64_t LatentSaved(const Shape& s);
+// What the norms of the compressed tensors put out, among them unless recompute_modules has
+// latent_norm; the norms, again in backward.
+std::int64_t LatentNormedBytes(const Shape& s);
+void LatentNormsAgain(const Shape& s, BlockWriter* w);
 std::int64_t LatentUpSaved(const Shape& s);
 
 }  // namespace orrery::workload

@@ -4,6 +4,7 @@
 #include "orrery/workload/generators/layers/layer_writer.h"
 #include "orrery/workload/generators/layers/precision.h"
 #include "orrery/workload/generators/layers/sparse_attention.h"
+#include "orrery/workload/generators/layers/stored_inputs.h"
 #include "orrery/workload/generators/layers/torch_layers.h"
 #include "orrery/workload/generators/layers/unpadding.h"
 
@@ -58,7 +59,9 @@ void LayerWriter::MlpBackward() {
   w_->Free(activated_);
   EnterBackward("layers.mlp.activation");
   w_->Alloc(fc1);
+  Widen(s_, w_, fc1_wide_, fc1_out_);
   Activation(Pass::kBackward);
+  w_->Free(fc1_wide_);
   w_->Free(activated);
   if (!in_place) FreeFc1();
   if (s_.mlp_bias) BiasGradient(s_, w_, s_.tokens(), s_.fc1());
@@ -105,6 +108,7 @@ void LayerWriter::AttentionBackward() {
       w_->Temporary("qkv.parts.gradient", s_.tokens() * (s_.parts() + s_.gate()) * e);
   const Buffer qkv = w_->Temporary("qkv.gradient", s_.tokens() * s_.qkv() * e);
   w_->Alloc(context);
+  Widen(s_, w_, context_wide_, context_);
   if (s_.compressed_keys.any()) {
     GroupedProjectionBackward(s_, w_);
   } else {
@@ -113,6 +117,10 @@ void LayerWriter::AttentionBackward() {
   w_->Free(behind);
   w_->Alloc(parts);
   NormAgain("layers.input_norm", norm1_stats_, norm1_out_);
+  if (latent_normed_.bytes > 0) {
+    w_->Alloc(latent_normed_);
+    LatentNormsAgain(s_, w_);
+  }
   if (s_.latent.kv_rank > 0 && s_.recomputes(kRecomputeMlaUp)) {
     w_->Alloc(latent_up_);
     LatentUp(attention_, w_);
@@ -125,6 +133,7 @@ void LayerWriter::AttentionBackward() {
   if (s_.compressed_keys.any()) CompressKeysBackward(s_, w_);
   w_->Free(repeated_);
   w_->Free(context);
+  w_->Free(context_wide_);
   w_->Free(context_);
   w_->Free(rotated_);
   if (rotates()) {
@@ -139,6 +148,7 @@ void LayerWriter::AttentionBackward() {
              Elementwise(s_, MemoryOp::kCopy, s_.tokens(), s_.qkv(), e, e, Pass::kBackward));
   w_->Free(parts);
   Qkv(Pass::kBackward);
+  w_->Free(latent_normed_);
   w_->Free(qkv);
   BesideBackward();
   w_->Free(norm1_out_);

@@ -7,6 +7,7 @@
 #include "orrery/workload/generators/layers/lora.h"
 #include "orrery/workload/generators/layers/precision.h"
 #include "orrery/workload/generators/layers/sparse_attention.h"
+#include "orrery/workload/generators/layers/stored_inputs.h"
 #include "orrery/workload/generators/layers/torch_layers.h"
 #include "orrery/workload/generators/layers/unpadding.h"
 
@@ -79,22 +80,32 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
   probability_mask_ = make("attention.mask", s.dropout ? square : 0, core);
   dropped_ = make("attention.dropped", s.dropout ? square * e : 0, core);
   // Unpadded, the kernel keeps its own output beside the one with its padding back.
-  context_ = make("attention.context",
-                  s.tokens() * s.context() * e * (s.framework.unpads_attention ? 2 : 1),
-                  full && !kept.core);
+  context_ =
+      make("attention.context",
+           ContextBytes(s, s.tokens() * s.context()) * (s.framework.unpads_attention ? 2 : 1),
+           full && !kept.core);
+  if (s.framework.packed_context) {
+    context_wide_ = w->Temporary("attention.context", s.tokens() * s.context() * e);
+  }
   mask1_ = make("projection.mask", mask, full && !kept.projection);
   // Side by side, attention's output is only added at the end; a shared norm is norm1.
   middle_ = make("middle", s.mixes() ? s.local_bytes() : 0,
                  (full && !kept.projection) || s.parallel_block);
   norm2_stats_ = make("mlp_norm.statistics", s.shared_norm ? 0 : statistics, norms);
   norm2_out_ = make("mlp_norm.output", s.shared_norm ? 0 : operand, norms);
-  const std::int64_t fc1 = s.tokens() * s.fc1() * e;
+  const std::int64_t fc1 = ActivationInputBytes(s, s.tokens() * s.fc1());
+  if (s.framework.fp8_activation_input) {
+    fc1_wide_ = w->Temporary("fc1.output", s.tokens() * s.fc1() * e);
+  }
   const bool half = kept.halves && !kept.fc1;
   fc1_out_ = make("fc1.output", half ? fc1 / 2 : fc1, mlp && !kept.fc1);
   const std::int64_t silu = EagerGates(s) ? s.tokens() * s.ffn * e : 0;
   activated_ = make("activation.output", LinearBytes(mlp_, s.tokens() * s.ffn) + silu, mlp);
   mask2_ = make("fc2.mask", mask, full);
   latent_up_ = make("latent.up", LatentUpSaved(s), full || s.recomputes(kRecomputeMlaUp));
+  if (s.recomputes(kRecomputeLatentNorms)) {
+    latent_normed_ = make("latent.norm.output", LatentNormedBytes(s), true);
+  }
   adapters_ = make("adapters", AdapterSavedBytes(s), full);
   fc1_half_ = make("fc1.half", half ? fc1 / 2 : 0, false);
   if (s.attention_gate) {
@@ -153,6 +164,7 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   BesideForward(keep);
   Enter("layers.self_attention.qkv");
   Hold(s_.kept.qkv, qkv_);
+  w_->Alloc(latent_normed_);
   w_->Alloc(latent_up_);
   if (Runs(s_.kept.qkv)) {
     Qkv(Pass::kForward);
@@ -170,12 +182,13 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   if (s_.compressed_keys.any()) CompressKeys(s_, w_);
   w_->Alloc(repeated_);
   RepeatHeads(s_, w_, Pass::kForward);
-  Hold(s_.kept.core, context_);
+  Hold(s_.kept.core, context_, context_wide_);
   if (Runs(s_.kept.core)) CoreForward(keep_core || s_.kept.core);
   Gate(Pass::kForward);
   Drop(keep, repeated_);
   Drop(keep || s_.kept.qkv, qkv_);
   Drop(keep && !s_.recomputes(kRecomputeMlaUp), latent_up_);
+  w_->Free(latent_normed_);
   Drop(keep, rotated_);
   if (!Runs(s_.kept.projection)) return;
   Enter("layers.self_attention.projection");
@@ -188,6 +201,7 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
     RowForward(attention_, w_, "projection", s_.context(), s_.hidden);
   }
   projected = Scattered(projected);
+  StoreNarrow(s_, w_, context_wide_, context_);
   Drop(keep || s_.kept.core, context_);
   Drop(keep, gated_);
   PostNorm("layers.post_attention_norm", keep || s_.kept.projection, post1_);
@@ -223,13 +237,14 @@ void LayerWriter::Gate(Pass pass) {
 void LayerWriter::Fc1AndFunction(bool keep, bool keep_norm) {
   Enter("layers.mlp.fc1");
   const bool half = again_ && s_.kept.halves;  // the other half of a gated one is kept
-  Hold(s_.kept.fc1, fc1_out_);
+  Hold(s_.kept.fc1, fc1_out_, fc1_wide_);
   if (!half) Hold(s_.kept.fc1, fc1_half_);
   if (Runs(s_.kept.fc1)) ColumnForward(mlp_, w_, "fc1", s_.hidden, half ? s_.ffn : s_.fc1());
   Drop(keep_norm, s_.shared_norm ? norm1_out_ : norm2_out_);
   Enter("layers.mlp.activation");
   w_->Alloc(activated_);
   Activation(Pass::kForward);
+  StoreNarrow(s_, w_, fc1_wide_, fc1_out_);
   Drop(keep || s_.kept.fc1, fc1_out_);
 }
 

@@ -93,6 +93,9 @@ class LayerWriter {
   void Hold(bool kept, const graph::Buffer& buffer) {
     if (Runs(kept)) w_->Alloc(buffer);
   }
+  void Hold(bool kept, const graph::Buffer& buffer, const graph::Buffer& wide) {
+    Hold(kept, wide.bytes > 0 ? wide : buffer);
+  }
 
   const Shape& s_;
   const Shape attention_, mlp_;  // of their linear layers
@@ -106,9 +109,11 @@ class LayerWriter {
       attention_stats_, probabilities_, probability_mask_, dropped_, context_, mask1_, middle_,
       norm2_stats_, norm2_out_, fc1_out_, fc1_half_, activated_, mask2_, latent_up_, gradient_,
       adapters_;
-  graph::Buffer gated_;                 // the context behind its gate
-  graph::Buffer beside_;                // what Mamba beside attention puts out
-  graph::Buffer input_, first_output_;  // of layers that run again at once
+  graph::Buffer gated_;                    // the context behind its gate
+  graph::Buffer fc1_wide_, context_wide_;  // where they are kept in fewer bits (stored_inputs.h)
+  graph::Buffer latent_normed_;            // what the norms of compressed tensors put out
+  graph::Buffer beside_;                   // what Mamba beside attention puts out
+  graph::Buffer input_, first_output_;     // of layers that run again at once
 };
 
 }  // namespace orrery::workload

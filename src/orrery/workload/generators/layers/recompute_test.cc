@@ -62,6 +62,11 @@ TEST(RecomputeModules, WhatRunsAgainAndWhatIsNotKept) {
   const Cost up = CostOf("mla_up_proj", true);
   EXPECT_EQ(up.flops - none.flops, 2.0 * 512 * (64 * 8 * 48 + 32 * 8 * 64));
   EXPECT_EQ(none.saved - up.saved, 2 * 512 * 8 * (2 * 48 + 64));
+  // Norms of 64 and 32 compressed values; beside them the rotary 16 are kept twice, too.
+  const Cost latents = CostOf("latent_norm", true);
+  EXPECT_EQ(latents.flops, none.flops);
+  EXPECT_EQ(latents.kernels - none.kernels, 2);
+  EXPECT_EQ(none.saved - latents.saved, 2 * 512 * (64 + 32 + 16));
   // The dense layer's feed-forward: 3 products of 512 × 256 × 1,024.
   const Cost mlp = CostOf("mlp", false);
   EXPECT_EQ(mlp.flops - dense.flops, 2.0 * 512 * 256 * 1024 * 3);
@@ -70,7 +75,7 @@ TEST(RecomputeModules, WhatRunsAgainAndWhatIsNotKept) {
 }
 
 TEST(RecomputeModules, EverySetVerifies) {
-  for (std::uint8_t modules = 0; modules < 64; ++modules) {
+  for (std::uint8_t modules = 0; modules < 128; ++modules) {
     for (const Dispatcher dispatcher : {Dispatcher::kAllToAll, Dispatcher::kAllGather}) {
       Plan p = Selective(RecomputeModulesText(modules));
       ASSERT_EQ(p.memory.recompute_modules, modules);
@@ -78,6 +83,7 @@ TEST(RecomputeModules, EverySetVerifies) {
       p.parallel.sequence_parallel = true;
       p.framework.recompute_flash = true;
       p.experts.dispatcher = dispatcher;
+      p.framework.fp8_activation_input = p.framework.packed_context = modules % 2 == 0;
       const Status status = graph::Verify(Make(Latents(), p), graph::VerifyLevel::kFull);
       EXPECT_TRUE(status.ok()) << RecomputeModulesText(modules) << ": " << status.message();
     }
@@ -87,7 +93,7 @@ TEST(RecomputeModules, EverySetVerifies) {
 TEST(RecomputeModules, UnknownNamesListTheValid) {
   EXPECT_EQ(ParseRecomputeModules("core_attn+mo").status().message(),
             "unknown module to recompute 'mo'; did you mean 'moe' or 'moe_act'? valid: "
-            "core_attn, layernorm, moe_act, moe, mlp, mla_up_proj");
+            "core_attn, layernorm, moe_act, moe, mlp, mla_up_proj, latent_norm");
 }
 
 }  // namespace

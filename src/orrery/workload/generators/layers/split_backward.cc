@@ -33,7 +33,10 @@ graph::Buffer Operands(const Shape& s, const graph::Block& block, OperandGather 
     if (g == nullptr) continue;
     std::int64_t sides = g->m + g->n;
     if (gather == OperandGather::kInWeights && Splits(s, *g)) sides -= s.hidden - s.hidden / s.tp;
-    bytes += sides * g->k * g->batch * s.element_bytes;
+    const std::int64_t elements = sides * g->k * g->batch;
+    // What the product read: operands as they were cast, where it ran in low precision.
+    const bool low = IsLow(s) && g->dtype == LinearType(s);
+    bytes += low ? LinearBytes(s, elements) : elements * s.element_bytes;
   }
   return {.id = 91,  // beside those of layers, ends and copies
           .kind = graph::MemoryKind::kActivation,

@@ -4,7 +4,7 @@
 // W holds the GEMMs that add into the gradient buffer, of linear layers and of the output layer;
 // all else is B: biases, norms and tables stay there, as in Megatron's zero-bubble forks. Under SP
 // the operand that lies split over tp is gathered in W, blocking. Until W runs, both operands of
-// each of its GEMMs are kept: B keeps them when it ends, W frees them.
+// each of its GEMMs are kept, as the GEMM reads them: B keeps them when it ends, W frees them.
 #pragma once
 
 #include "orrery/workload/generators/block_writer.h"
