@@ -63,11 +63,14 @@ class CalibrateVerb final : public Verb {
                       "How hosts are connected, such as '8x400Gb/s InfiniBand'");
     nccl_
         ->add_option("--nodes", nccl_options_.nodes,
-                     "Rows alone, without their header: hosts; default 1")
+                     "For rows without nccl-tests' header: number of hosts; default 1")
         ->transform(WholeIn(1, 1 << 20));
-    nccl_->add_option("--gpus", nccl_options_.gpus, "The same: GPUs of all hosts together")
+    nccl_
+        ->add_option("--gpus", nccl_options_.gpus,
+                     "For rows without header: GPUs of all hosts together")
         ->transform(WholeIn(2, 1 << 24));
-    nccl_->add_option("--device", nccl_options_.device, "The same: the GPU, as H100-SXM5-80GB");
+    nccl_->add_option("--device", nccl_options_.device,
+                      "For rows without header: the GPU, as H100-SXM5-80GB");
     kernels_ = app->add_subcommand("kernels", "From measured kernels (tools/measure)");
     kernels_->add_option("CSV", files_, "Files as docs/formats/measured-kernels.md has them")
         ->required();

@@ -21,7 +21,7 @@ class CompareVerb final : public Verb {
            "  orrery compare a.json b.json --json -\n";
   }
   std::string_view description() const override {
-    return "what changed from one result to another, part by part";
+    return "say what changed from one result to another, part by part";
   }
 
   void Declare(CLI::App* app) override {

@@ -43,8 +43,9 @@ class ConvertVerb final : public Verb {
     }
     app->add_option("--to", to_, "Its format, where its name does not say: " + formats);
     app->add_option("--format", format_, "The trace's format, where its content does not say");
-    app->add_option("--cluster", cluster_,
-                    "Where a trace runs: decides which messages a collective is");
+    app->add_option(
+        "--cluster", cluster_,
+        "The cluster that a trace runs on; it decides which messages a collective sends");
     app->add_option("--nodes", nodes_, "How many hosts; default: as many as the ranks need")
         ->transform(WholeIn(1, 1'000'000));
     app->add_option("--set", set_, "key.path=value of the job or the cluster")

@@ -25,7 +25,9 @@ class DoctorVerb final : public Verb {
            "  orrery doctor --json -\n"
            "  orrery doctor --json doctor.json\n";
   }
-  std::string_view description() const override { return "what is installed and what is missing"; }
+  std::string_view description() const override {
+    return "say what is installed and what is missing";
+  }
   void Declare(CLI::App* app) override {
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
   }

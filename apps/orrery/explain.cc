@@ -20,7 +20,7 @@ class ExplainVerb final : public Verb {
            "  orrery explain result.json memory.0.total_bytes\n";
   }
   std::string_view description() const override {
-    return "where a number of a result comes from, what to buy next, what would narrow the "
+    return "say where a number of a result comes from, what to buy next and what would narrow the "
            "interval";
   }
 

@@ -175,9 +175,8 @@ class ListVerb final : public Verb {
            "  orrery list frameworks fsdp2\n";
   }
   std::string_view description() const override {
-    return "every model, cluster, device, topology, PCIe tree, network, congestion control, "
-           "schedule, "
-           "recipe, …";
+    return "list what is known by name: models, clusters, devices, topologies, networks, "
+           "schedules, recipes, …";
   }
   void Declare(CLI::App* app) override {
     app->add_option(
@@ -187,8 +186,8 @@ class ListVerb final : public Verb {
            "schedule-patterns, flow-sizes, nccl-variables (without effect) or constants")
         ->required();
     app->add_option("NAME", part_,
-                    "Only names that hold NAME; of frameworks one family (fsdp2), with all that it "
-                    "is assumed to do");
+                    "Only names that contain NAME; for frameworks one family (fsdp2), with all "
+                    "that it is assumed to do");
     app->add_option("--data", data_, "Folder of tables of your own, listed with the rest")
         ->allow_extra_args(false);
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");

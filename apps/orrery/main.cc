@@ -1,4 +1,4 @@
-// orrery: rehearses a distributed training job. Parses the command line and runs one verb.
+// orrery: simulates a distributed training job. Parses the command line and runs one verb.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -140,7 +140,7 @@ Status Dispatch(CLI::App* app, const std::vector<std::unique_ptr<Verb>>& verbs, 
 }
 
 int Run(int argc, char** argv, Session* session) {
-  CLI::App app("Orrery rehearses a distributed training job on a cluster that you do not have.",
+  CLI::App app("Orrery simulates a distributed training job on a cluster that you do not have.",
                "orrery");
   app.set_version_flag("--version", fmt::format("orrery {}", job::Version()));
   app.allow_extras();

@@ -28,14 +28,15 @@ class PlanVerb final : public Verb {
            "  orrery plan job.yaml --objective throughput,cost --write plans\n";
   }
   std::string_view description() const override {
-    return "find the best plan for a job: degrees, micro-batch, recompute and what else it opens";
+    return "find the best plan for a job: degrees, micro-batch, recompute and other keys that it "
+           "leaves open";
   }
 
   void Declare(CLI::App* app) override {
     app->add_option("JOB", input_,
-                    "Job file. Open are keys with a list, a range (1..8) or auto; parallel: auto "
-                    "opens the degrees. One that opens nothing has degrees, micro-batch and "
-                    "recompute opened")
+                    "Job file. It leaves a key open with a list, a range (1..8) or auto; "
+                    "'parallel: auto' leaves the degrees open. If it leaves none open, degrees, "
+                    "micro-batch and recompute are varied")
         ->required();
     app->add_option("--vary", vary_, "key.path=values or key.path=auto: opens a key")
         ->allow_extra_args(false);
@@ -47,12 +48,13 @@ class PlanVerb final : public Verb {
     app->add_option("--set", set_, "key.path=value: as if the job file said so")
         ->allow_extra_args(false);
     app->add_option("--network", network_,
-                    "Network back end ('orrery list networks'). One that sees links runs the "
-                    "finalists alone; --set network=NAME runs all plans on it");
+                    "Network back end ('orrery list networks'). One that sees links runs only the "
+                    "best plans; --set network=NAME runs all plans on it");
     app->add_option("--calibration", calibration_, "Constants from 'orrery calibrate'");
     app->add_option("--evaluations", evaluations_,
-                    "End after so many simulated plans; default: 20,000");
-    app->add_option("--seed", seed_, "Of the sample of a space above 20 million plans; default: 1");
+                    "Stop after so many simulated plans; default: 20,000");
+    app->add_option("--seed", seed_,
+                    "Seed of the sample taken from a space above 20 million plans; default: 1");
     app->add_option("--threads", threads_, "Threads; default: one per core");
     app->add_option("--write", folder_,
                     "Write each plan into this folder: as a job file, and as Megatron's arguments");

@@ -28,16 +28,16 @@ class QueueVerb final : public Verb {
            "  orrery queue queue.yaml --json queue.json\n";
   }
   std::string_view description() const override {
-    return "a queue of jobs on one cluster: who waits how long, by order and placement";
+    return "play a queue of jobs on one cluster: how long each waits, by order and placement";
   }
 
   void Declare(CLI::App* app) override {
     app->add_option("FILE", path_, "Cluster and jobs (docs/queue.md)")->required();
-    app->add_option("--order", orders_, "fifo, easy (backfilling); both unless told")
+    app->add_option("--order", orders_, "fifo, easy (backfilling); default: both")
         ->delimiter(',')
         ->check(OneOf("order", NamesOf(kOrders)));
     app->add_option("--placement", placements_,
-                    "packed, random, striped, fewest-racks; all unless told")
+                    "packed, random, striped, fewest-racks; default: all")
         ->delimiter(',')
         ->check(OneOf("placement", NamesOf(kChoices)));
     app->add_option("--network", network_,

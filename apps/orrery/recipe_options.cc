@@ -20,14 +20,15 @@ void RecipeOptions::Declare(CLI::App* app) {
   app->add_option("--model", model,
                   "Recipes: the model ('orrery list models') or its config.json, where the file "
                   "names none that is known");
-  app->add_option("--from", from,
-                  "Recipes: which kind FILE is ('orrery list recipes'); else found");
+  app->add_option(
+      "--from", from,
+      "Recipes: which kind FILE is ('orrery list recipes'); default: found from its content");
   app->add_option("--env", env, "Recipes: NAME=VALUE, a variable of a script's environment")
       ->allow_extra_args(false);
   app->add_option("--args", args,
                   "Recipes: what a script is started with, in one pair of quotes ($1, $2, …)");
   app->add_option("--leave-out", leave_out,
-                  "Recipes: an argument to go on without; 'unknown': all that are not known")
+                  "Recipes: an argument to go on without; 'unknown' means all that are not known")
       ->allow_extra_args(false);
 }
 

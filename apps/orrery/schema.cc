@@ -27,14 +27,15 @@ class SchemaVerb final : public Verb {
            "  orrery schema job --keys training\n"
            "  orrery schema trace --keys loggops\n";
   }
-  std::string_view description() const override { return "JSON Schema of job, result or error"; }
+  std::string_view description() const override {
+    return "print the JSON Schema of a job, a result or an error, or explain the keys of a job";
+  }
   void Declare(CLI::App* app) override {
     app_ = app;
     app->add_option("NAME", schema_, "job, result or error; with --keys also trace and traffic")
         ->required();
     app->add_option("--keys", keys_,
-                    "The keys of --set that begin with PREFIX, in words; all "
-                    "without it")
+                    "Explain the keys of --set that begin with PREFIX; all if it is left out")
         ->expected(0, 1);
     app->add_option("--json", json_, "To FILE, or to stdout (-)");
   }

@@ -57,20 +57,20 @@ class SimulateVerb final : public Verb {
     app->add_option("--heat-map", heat_map_,
                     "Draw the cluster's links by the share of their capacity that was used (SVG)");
     app->add_option("--timeline-ranks", timeline_ranks_,
-                    "Ranks on it, as 0,8,16-19; default: one per pipeline stage");
+                    "Ranks on the timeline, as 0,8,16-19; default: one per pipeline stage");
     app->add_option("--calibration", calibration_, "Constants from 'orrery calibrate'");
     app->add_flag("--full", full_,
                   "The whole report: every stage, memory by part, network, origin of the numbers");
     app->add_flag(
         "--no-advice", no_advice_,
-        "Try no change of the job; without it a report (not --json) names one that helps");
-    app->add_flag("--no-fold", no_fold_, "Simulate every rank, also those that behave alike");
+        "Do not try a change of the job; without it the report (not --json) names one that helps");
+    app->add_flag("--no-fold", no_fold_, "Simulate every rank, even those that behave alike");
     app->add_option("--threads", threads_,
                     "Threads for runs over links (--network flow, links, loggops); one with a "
                     "timeline, and for several jobs over links or loggops");
     app->add_option("--seed", seed_, "Seed of jitter and random placement");
-    app->add_option("--csv", csv_, "Traces: write a line a rank to FILE");
-    app->add_flag("--strict", strict_, "Refuse a trace that does not say all that its run needs");
+    app->add_option("--csv", csv_, "Traces: write a line for each rank to FILE");
+    app->add_flag("--strict", strict_, "Refuse a trace that leaves out something its run needs");
     recipe_.Declare(app);
     DeclareAstra(app);
     app->footer(

@@ -51,7 +51,7 @@ class SweepVerb final : public Verb {
            "  orrery sweep job.yaml --scale nodes=1x,2x,4x --keep global-batch\n";
   }
   std::string_view description() const override {
-    return "simulate a job with other values of its keys, side by side";
+    return "simulate a job with several values of its keys, side by side";
   }
 
   void Declare(CLI::App* app) override {
@@ -63,7 +63,7 @@ class SweepVerb final : public Verb {
         ->allow_extra_args(false);
     app->add_option("--list", list_, "CSV with keys as header: a row is a run");
     app->add_option("--scale", scale_,
-                    "nodes=1x,2x,4x: so many times the nodes, data parallelism with them");
+                    "nodes=1x,2x,4x: multiply the nodes, and data parallelism with them");
     app->add_option("--keep", keep_,
                     "With --scale: batch-per-replica (weak scaling, default) or global-batch");
     app->add_option("--set", set_, "key.path=value: as if the job file said so")
@@ -72,14 +72,14 @@ class SweepVerb final : public Verb {
     app->add_option("--calibration", calibration_, "Constants from 'orrery calibrate'");
     app->add_flag(
         "--quick", quick_,
-        "Bound memory from below (what lives at once) instead of replaying the allocator");
+        "Do not replay the allocator: memory is then that of live tensors, a lower bound");
     app->add_option("--threads", threads_, "Threads; default: one per core");
     app->add_option("--on", on_, "ray: in pieces on a Ray cluster (docs/plan.md)");
     app->add_option("--pieces", pieces_,
                     "With --on ray: how many; default: 4 a core of the cluster");
     app->add_option("--shard", shard_, "i/n: every n-th run, from the i-th on; see merge");
     app->add_option("--resume", journal_,
-                    "Keep rows in FILE as they come; run again, go on where it ended");
+                    "Keep rows in FILE as they come; the same command then goes on where it ended");
     app->add_option("--csv", csv_, "Write the table as CSV");
     app->add_option("--plot", plot_, "Draw tokens/s against the first key (SVG)");
     app->add_option("--json", json_, "Write the result as JSON to FILE, or to stdout (-)");
@@ -198,7 +198,7 @@ class MergeVerb final : public Verb {
            "  orrery merge 1.json 2.json --json all.json\n";
   }
   std::string_view description() const override {
-    return "join the shards of a sweep into what the whole sweep would have said";
+    return "join the shards of a sweep into one result, as if it had run at once";
   }
 
   void Declare(CLI::App* app) override {

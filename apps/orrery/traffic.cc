@@ -98,7 +98,8 @@ class TrafficVerb final : public Verb {
            "  orrery traffic storage --set storage.rate=2e6 --set cluster.oversubscription=4\n";
   }
   std::string_view description() const override {
-    return "network traffic without a job: patterns of flows, schedules, collectives alone";
+    return "simulate network traffic without a job: patterns of flows, schedules, collectives "
+           "alone";
   }
 
   void Declare(CLI::App* app) override {
@@ -111,7 +112,7 @@ class TrafficVerb final : public Verb {
     app->add_option("--cluster", cluster_, "Preset or file; default h100-ib-400g");
     app->add_option("--nodes", nodes_, "Hosts; default what the topology's file says, else 4")
         ->transform(WholeIn(1, 1 << 20));
-    app->add_option("--gpus", gpus_, "The first so many GPUs; default all")
+    app->add_option("--gpus", gpus_, "Use only the first so many GPUs; default all")
         ->transform(WholeIn(2, 1 << 24));
     app->add_option(
         "--network", network_,
@@ -121,19 +122,19 @@ class TrafficVerb final : public Verb {
                     "cluster.KEY=…, packet.KEY=…, nccl.VARIABLE=… or perturb.links=[…]; schedules "
                     "also pattern.KEY=… and loggops.KEY=…")
         ->allow_extra_args(false);
-    app->add_option("--size", size_, "Flows, but of poisson: bytes of each; default 1MiB");
-    app->add_option("--degree", degree_, "incast, outcast: flows; default 8")
+    app->add_option("--size", size_, "Flows except poisson's: bytes of each; default 1MiB");
+    app->add_option("--degree", degree_, "incast, outcast: number of flows; default 8")
         ->transform(WholeIn(1, 1 << 24));
     app->add_option("--sizes", sizes_, "poisson: web-search, hadoop or a file; default web-search");
     app->add_option("--load", load_, "poisson: share of the NICs' bandwidth; default 0.5");
     app->add_option("--duration", duration_, "poisson: time in which flows start; default 10ms");
     app->add_option("--min", min_, "Collectives: smallest size; default 1KiB");
     app->add_option("--max", max_, "Collectives: largest size; default 1GiB");
-    app->add_option("--factor", factor_, "Collectives: from size to size; default 4")
+    app->add_option("--factor", factor_, "Collectives: factor from one size to the next; default 4")
         ->transform(WholeIn(2, 1 << 20));
-    app->add_option(
-        "--shares", shares_,
-        "alltoall: CSV, a line a GPU (or one for all): what it sends each, in proportion");
+    app->add_option("--shares", shares_,
+                    "alltoall: CSV with a line for each GPU (or one for all): what it sends to "
+                    "each other, in proportion");
     app->add_option("--compare", compare_, "Collectives: output of nccl-tests; its sizes are run");
     app->add_option("--calibration", calibration_,
                     "Collectives: constants from 'orrery calibrate'");
@@ -144,12 +145,13 @@ class TrafficVerb final : public Verb {
     app->add_option("--queues", queues_,
                     "Flows on network packet: plot the longest queues over time to FILE (SVG); "
                     "--json then has them too");
-    app->add_option("--seed", seed_, "Flows: of random patterns and of the paths taken; default 1")
+    app->add_option("--seed", seed_,
+                    "Flows: seed of random patterns and of the paths taken; default 1")
         ->transform(WholeIn(0, 1 << 30));
     app->add_option("--timeline", timeline_,
                     "Schedules, storage: write a Perfetto timeline (open at ui.perfetto.dev)");
     app->add_option("--csv", csv_,
-                    "Schedules: write a line a rank to FILE; storage: a line a request");
+                    "Write a line for each rank (schedules) or request (storage) to FILE");
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
     app->footer(
         "'orrery list patterns', 'schedule-patterns' and 'flow-sizes' say what these are;\n"

@@ -30,7 +30,7 @@ class ValidateVerb final : public Verb {
            "  orrery validate runs.csv --plot runs.svg --json runs.json\n";
   }
   std::string_view description() const override {
-    return "predict every row of a table of measured runs, with the errors";
+    return "predict every row of a table of measured runs and state the errors";
   }
 
   void Declare(CLI::App* app) override {

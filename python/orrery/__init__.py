@@ -1,4 +1,4 @@
-"""Orrery rehearses a distributed training job on a cluster that you do not have.
+"""Orrery simulates a distributed training job on a cluster that you do not have.
 
 >>> import orrery
 >>> result = orrery.simulate({

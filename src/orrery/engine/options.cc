@@ -15,7 +15,7 @@ constexpr Option kSimulation[] = {
      .type = kInteger,
      .fallback = "1",
      .max = 4611686018427387904.0,
-     .doc = "Of jitter and random placement."},
+     .doc = "Seed of jitter and random placement."},
     {.name = "link_steps",
      .type = kInteger,
      .fallback = "0",
@@ -34,7 +34,7 @@ constexpr Option kPerturb[] = {
      .type = kFraction,
      .fallback = "0",
      .max = 0.2,
-     .doc = "Relative standard deviation of a rank's compute between two meetings."},
+     .doc = "Relative standard deviation of a rank's compute time between two communications."},
 };
 
 constexpr Option kRank[] = {
@@ -50,7 +50,7 @@ constexpr Option kRank[] = {
      .unit = "us",
      .fallback = "0us",
      .max = 1e12,
-     .doc = "Before its first operation."},
+     .doc = "Wait before its first operation."},
 };
 
 constexpr Option kLink[] = {
@@ -59,14 +59,19 @@ constexpr Option kLink[] = {
      .type = kFraction,
      .fallback = "1",
      .max = 1,
-     .doc = "What is left of it; 0: it is down, and traffic goes round it where a path is left."},
+     .doc = "Share of its bandwidth that is left; 0: it is down, and traffic goes round it where a "
+            "path is left."},
     {.name = "from",
      .type = kTime,
      .unit = "s",
      .fallback = "0s",
      .max = 1e6,
-     .doc = "Since when."},
-    {.name = "until", .type = kTime, .unit = "s", .max = 1e6, .doc = "For ever when left out."},
+     .doc = "When the change begins."},
+    {.name = "until",
+     .type = kTime,
+     .unit = "s",
+     .max = 1e6,
+     .doc = "When it ends; never when left out."},
 };
 
 constexpr OptionTable kSimulationTable{

@@ -37,7 +37,7 @@ std::string InRuns(const std::vector<int>& list) {
   for (std::size_t i = 0, end = 0; i < list.size(); i = end) {
     while (end < list.size() && list[end] == list[i]) ++end;
     text += text.empty() ? "" : ", ";
-    text += end - i > 2    ? fmt::format("{} of {}", end - i, list[i])
+    text += end - i > 2    ? fmt::format("{} × {}", end - i, list[i])
             : end - i == 2 ? fmt::format("{0}, {0}", list[i])
                            : fmt::format("{}", list[i]);
   }

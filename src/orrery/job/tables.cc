@@ -33,7 +33,8 @@ constexpr Option kTop[] = {
     {.name = "framework",
      .type = kText,
      .fallback = "megatron",
-     .doc = "Training framework, optionally with a version: megatron@2024.09."},
+     .doc = "Training framework, optionally with a version: megatron@2024.09 ('orrery list "
+            "frameworks')."},
     {.name = "schedule",
      .type = kText,
      .doc = "Pipeline schedule, or a file NAME.schedule; 1f1b, or 1f1b-interleaved when vpp is "
@@ -54,8 +55,9 @@ constexpr Option kJobEntry[] = {
      .type = kChoice,
      .fallback = "packed",
      .choices = "packed|random|striped|explicit",
-     .doc = "Lowest free GPUs, whole hosts drawn by simulation.seed, a host of each rack in turn, "
-            "or as `devices`, `hosts` or `placement_file` lists them."},
+     .doc = "packed: the lowest free GPUs; random: whole hosts drawn by simulation.seed; striped: "
+            "a host of each rack in turn; explicit: as `devices`, `hosts` or `placement_file` "
+            "lists them."},
     {.name = "devices",
      .type = kIntegers,
      .min = 0,
@@ -80,7 +82,7 @@ constexpr Option kJobEntry[] = {
      .unit = "s",
      .fallback = "0s",
      .max = 1e6,
-     .doc = "Before its first operation."},
+     .doc = "Wait before its first operation."},
     {.name = "iterations",
      .type = kInteger,
      .min = 1,

@@ -353,7 +353,8 @@ void WriteAssumed(const RunResult& result, bool full, Writer* out) {
   }
   WriteLines("Assumed (say otherwise in the job file or with --set)", filled, out);
   WriteLines("In your files, without effect", result.ignored, out);
-  WriteLines(full ? "The framework's defaults" : "What the framework does that you may not expect",
+  WriteLines(full ? "The framework's defaults"
+                  : "What the framework does that you may not expect (keys of framework_options)",
              full ? result.defaults : result.switches, out);
 }
 

@@ -102,14 +102,15 @@ constexpr Option kTraining[] = {
      .type = kChoice,
      .fallback = "bf16",
      .choices = "bf16|fp16|fp32|fp8|mxfp8|nvfp4",
-     .doc = "Of parameters and activations; the optimizer keeps fp32. fp8, mxfp8 and nvfp4: the "
-            "GEMMs of linear layers, everything else in bf16.",
+     .doc = "Type of parameters and activations; the optimizer keeps fp32. fp8, mxfp8 and nvfp4: "
+            "of the GEMMs of linear layers, everything else is in bf16.",
      .words = "bfloat16=bf16|float16=fp16|half=fp16|float32=fp32"},
     {.name = "param_dtype",
      .type = kChoice,
      .fallback = "bf16",
      .choices = "bf16|fp16|fp32",
-     .doc = "With fp8, mxfp8 or nvfp4: of parameters, and of all that those leave alone.",
+     .doc =
+         "With fp8, mxfp8 or nvfp4: type of parameters and of everything that these leave alone.",
      .words = "bfloat16=bf16|float16=fp16|float32=fp32"},
     {.name = "bf16_first_layers",
      .type = kInteger,
@@ -124,12 +125,12 @@ constexpr Option kTraining[] = {
      .fallback = "0",
      .min = 0,
      .max = 1 << 20,
-     .doc = "So many layers before the output do (num_layers_at_end_in_bf16)."},
+     .doc = "So many layers before the output keep theirs in bf16 (num_layers_at_end_in_bf16)."},
     {.name = "bf16_modules",
      .type = kText,
      .fallback = "none",
-     .doc = "Parts that do in all layers, joined by +: attention, expert_latent, mtp, experts, mlp "
-            "(shared experts' too); none."},
+     .doc = "Parts that keep theirs in bf16 in all layers, joined by +: attention, expert_latent, "
+            "mtp, experts, mlp (shared experts' too); none."},
     {.name = "recompute_modules",
      .type = kText,
      .fallback = "core_attn",
@@ -139,8 +140,8 @@ constexpr Option kTraining[] = {
      .type = kChoice,
      .fallback = "none",
      .choices = "none|selective|full",
-     .doc =
-         "Activations computed again in the backward pass: none, the attention core, or layers."},
+     .doc = "Activations computed again in the backward pass. none; selective: the attention core; "
+            "full: whole layers."},
     {.name = "recompute_method",
      .type = kChoice,
      .fallback = "uniform",
@@ -159,15 +160,15 @@ constexpr Option kTraining[] = {
      .type = kChoice,
      .fallback = "alltoall",
      .choices = "allgather|alltoall|deepep|hybridep",
-     .doc = "How tokens come to the ranks of their experts.",
+     .doc = "How tokens are sent to the ranks of their experts.",
      .words = "all-to-all=alltoall|all-gather=allgather"},
     {.name = "moe_routing",
      .type = kText,
      .fallback = "balanced",
-     .doc = "Load of the experts: balanced; round-robin, balanced by dealing experts out in turn "
-            "(a token's are neighbours); zipf, in proportion to 1/i, or natural, a router's first "
-            "hundreds of steps, all ranks running as the busiest; dirichlet or drawn-zipf, drawn "
-            "layer by layer; or a file NAME.csv, a line a layer."},
+     .doc = "Load of the experts. balanced; round-robin: balanced, a token's experts are "
+            "neighbours. All ranks run as the busiest: zipf, in proportion to 1/i; natural, as in "
+            "a router's first hundreds of steps. Drawn layer by layer: dirichlet, drawn-zipf. Or a "
+            "file NAME.csv, a line a layer."},
     {.name = "moe_alpha",
      .type = kNumber,
      .fallback = "1",
@@ -224,25 +225,25 @@ constexpr Option kTraining[] = {
      .type = kChoice,
      .fallback = "full",
      .choices = "full|fp32|bf16|8bit|4bit|fp8",
-     .doc = "In what moments are kept. full: fp32, or the parameters' type under "
-            "model_type_states; fp32: that in any case, a kernel a tensor (bitsandbytes); bf16: of "
-            "fused Adam (Megatron's precision-aware optimizer); by blocks "
-            "with a scale each: 8bit (bitsandbytes, torchao), 4bit and fp8 (torchao)."},
+     .doc = "Type of the optimizer's moments. full: fp32, or the parameters' type under "
+            "model_type_states; fp32: fp32 in any case, a kernel for each tensor (bitsandbytes); "
+            "bf16: of fused Adam (Megatron's precision-aware optimizer); in blocks with a scale "
+            "each: 8bit (bitsandbytes, torchao), 4bit and fp8 (torchao)."},
     {.name = "momentum", .type = kBool, .fallback = "true", .doc = "Whether sgd keeps a momentum."},
     {.name = "offload",
      .type = kChoice,
      .fallback = "none",
      .choices = "none|optimizer|activations|all|parameters",
-     .doc = "Kept in host memory: the optimizer's state, updated by the CPU; what layers keep for "
-            "their backward pass; both; the optimizer's state and ZeRO-3's parameter shards."},
+     .doc = "What is kept in host memory. optimizer: its state, updated by the CPU; activations: "
+            "what layers keep for their backward pass; all: both; parameters: the optimizer's "
+            "state and ZeRO-3's parameter shards."},
     {.name = "offload_layers",
      .type = kInteger,
      .min = 1,
      .max = 10000,
-     .doc =
-         "With offload: activations: those of the first so many layers (Transformer Engine's and "
-         "Megatron's cpu_offloading_num_layers), spread so that a layer's copy has the time of "
-         "the layers that stay; all layers when left out."},
+     .doc = "With offload: activations: how many of the first layers (Transformer Engine's and "
+            "Megatron's cpu_offloading_num_layers); all when left out. Copies are spread over the "
+            "layers that stay."},
     {.name = "offload_modules",
      .type = kText,
      .doc =
@@ -274,14 +275,13 @@ constexpr Option kTraining[] = {
      .type = kChoice,
      .fallback = "none",
      .choices = "none|nf4|fp4|int8",
-     .doc =
-         "With lora_rank: in what the frozen weights of linear layers are kept. nf4, fp4: 4 bits "
-         "and a scale per 64, dequantised before each product (QLoRA); int8: 8 bits and a scale "
-         "a row (LLM.int8)."},
+     .doc = "With lora_rank: type of the frozen weights of linear layers. nf4, fp4: 4 bits and a "
+            "scale per 64, dequantised before each product (QLoRA); int8: 8 bits and a scale a row "
+            "(LLM.int8)."},
     {.name = "double_quantization",
      .type = kBool,
      .fallback = "false",
-     .doc = "With nf4 and fp4: scales take 8 bits, with one in fp32 per 256 of them."},
+     .doc = "With nf4 and fp4: a scale takes 8 bits, and each 256 of them have one in fp32."},
     {.name = "packed_len",
      .type = kInteger,
      .min = 1,
@@ -292,21 +292,21 @@ constexpr Option kTraining[] = {
     {.name = "tokens",
      .type = kNumber,
      .max = 1e18,
-     .doc = "Of the whole training, such as 15.6e12: for its days, cost and goodput."},
+     .doc = "Tokens of the whole training, such as 15.6e12: for its days, cost and goodput."},
     {.name = "sample_read",
      .type = kTime,
      .unit = "ms",
      .fallback = "0ms",
      .max = 60'000,
-     .doc = "What a worker of a rank's data loader needs for a sample (a sequence): reading and "
-            "tokens together. Workers read ahead, so a step takes no less than they need for its "
-            "samples, and nothing more where they need less."},
+     .doc = "Time that a worker of a rank's data loader needs to read and tokenise a sample (a "
+            "sequence). Workers read ahead, so it costs nothing unless they need longer for a "
+            "step's samples than the step takes."},
     {.name = "data_storage",
      .type = kChoice,
      .fallback = "local",
      .choices = "local|object_store",
-     .doc = "Where samples lie: in an object store, sample_read is the constant "
-            "sample_read.object_store unless told."},
+     .doc = "Where samples are stored. With object_store, sample_read is the constant "
+            "sample_read.object_store when left out."},
     {.name = "data_workers",
      .type = kInteger,
      .fallback = "2",
@@ -317,9 +317,9 @@ constexpr Option kTraining[] = {
      .type = kChoice,
      .fallback = "none",
      .choices = "none|zero1|zero2|zero3",
-     .doc = "Over data-parallel ranks: nothing; the optimizer's state (ZeRO-1); gradients too, "
-            "parameters kept from forward to backward (zero2, FSDP's SHARD_GRAD_OP); parameters "
-            "gathered for each pass (zero3, FSDP's FULL_SHARD).",
+     .doc = "What data-parallel ranks shard. none: nothing; zero1: the optimizer's state; zero2: "
+            "gradients too, parameters kept from forward to backward (FSDP's SHARD_GRAD_OP); "
+            "zero3: parameters too, gathered for each pass (FSDP's FULL_SHARD).",
      .words = "fsdp=zero3|full_shard=zero3|optim_grads_params=zero3|3=zero3|shard_grad_op=zero2|"
               "optim_grads=zero2|2=zero2|optim=zero1|1=zero1|no_shard=none|ddp=none|0=none"},
 };

@@ -17,22 +17,22 @@ constexpr std::size_t kKept = 8;  // entropies of REPS
 constexpr std::uint32_t kBadRounds = 12, kBadRoundsIdle = 3;
 
 constexpr std::array kBalancers = {
-    BalanceInfo{"ecmp", "The connection's hash picks one way for all of its packets (RFC 2992)."},
+    BalanceInfo{"ecmp", "The connection's hash picks one path for all of its packets (RFC 2992)."},
     BalanceInfo{"spray",
-                "Each packet takes the next way of a permutation, drawn anew each round (NDP, "
+                "Each packet takes the next path of a permutation, drawn anew each round (NDP, "
                 "SIGCOMM'17)."},
     BalanceInfo{"adaptive",
-                "Each switch sends each packet where, of the connection's ways, the queue is "
-                "shortest (Spectrum's and Tomahawk's adaptive routing, per packet)."},
-    BalanceInfo{"flowlet",
-                "After a gap of packet.flowlet_gap the connection takes another way (CONGA, "
-                "SIGCOMM'14)."},
+                "Each switch sends each packet to the shortest queue among the connection's paths "
+                "(Spectrum's and Tomahawk's adaptive routing, per packet)."},
+    BalanceInfo{
+        "flowlet",
+        "After a gap of packet.flowlet_gap the connection takes another path (CONGA, SIGCOMM'14)."},
     BalanceInfo{"reps",
-                "Ways whose packets came through unmarked are used again, once each; else a random "
-                "one (REPS, 2024)."},
+                "Paths whose packets came through unmarked are used again, once each; else a "
+                "random one (REPS, 2024)."},
     BalanceInfo{"plb",
-                "Another way after 12 round trips, 3 if nothing is in flight, in which half of the "
-                "packets were marked (PLB, SIGCOMM'22, as in Linux)."},
+                "Takes another path after 12 round trips (3 if nothing is in flight) in which half "
+                "of the packets were marked (PLB, SIGCOMM'22, as in Linux)."},
 };
 
 }  // namespace
