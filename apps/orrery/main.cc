@@ -184,6 +184,8 @@ int Run(int argc, char** argv, Session* session) {
 int Main(int argc, char** argv) {
   Session session(argc, argv);
   InstallSignalHandlers(session.json_to_stdout());
+  // At once, on whatever thread: unwinding would have to stop threads that wait for each other.
+  std::set_new_handler(EndOutOfMemory);
   try {
     return Run(argc, argv, &session);
   } catch (const std::bad_alloc&) {

@@ -3,6 +3,7 @@
 //
 //   ORRERY_FAULT=KIND:N     at the N-th call of that kind, from 1; KIND:N+ from that one on
 //     alloc                 an allocation has no memory
+//     thread                a thread cannot be started
 //     read                  a read fails with EIO
 //     kill                  the program is killed before a call that changes files
 //     torn                  the same, but half of the bytes are written
@@ -12,6 +13,7 @@
 //   ORRERY_FAULT_COUNT=FILE  how many such calls there were, written when the program ends
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/stat.h>
@@ -34,7 +36,7 @@ void* __libc_memalign(size_t, size_t);
 
 namespace {
 
-enum class Kind { kNone, kAlloc, kRead, kKill, kTorn, kShort, kFsync, kErrno };
+enum class Kind { kNone, kAlloc, kThread, kRead, kKill, kTorn, kShort, kFsync, kErrno };
 
 std::atomic<bool> active{false};
 std::atomic<long> calls{0};
@@ -52,11 +54,12 @@ void ReadFault() {
     const char* name;
     Kind kind;
     int error;
-  } kKinds[] = {{"alloc", Kind::kAlloc, ENOMEM},  {"read", Kind::kRead, EIO},
-                {"kill", Kind::kKill, 0},         {"torn", Kind::kTorn, 0},
-                {"short", Kind::kShort, 0},       {"fsync", Kind::kFsync, EIO},
-                {"EIO", Kind::kErrno, EIO},       {"ENOSPC", Kind::kErrno, ENOSPC},
-                {"EDQUOT", Kind::kErrno, EDQUOT}, {"EINTR", Kind::kErrno, EINTR}};
+  } kKinds[] = {{"alloc", Kind::kAlloc, ENOMEM},  {"thread", Kind::kThread, EAGAIN},
+                {"read", Kind::kRead, EIO},       {"kill", Kind::kKill, 0},
+                {"torn", Kind::kTorn, 0},         {"short", Kind::kShort, 0},
+                {"fsync", Kind::kFsync, EIO},     {"EIO", Kind::kErrno, EIO},
+                {"ENOSPC", Kind::kErrno, ENOSPC}, {"EDQUOT", Kind::kErrno, EDQUOT},
+                {"EINTR", Kind::kErrno, EINTR}};
   for (const auto& row : kKinds) {
     if (strncmp(text, row.name, strlen(row.name)) != 0 || text[strlen(row.name)] != ':') continue;
     kind = row.kind;
@@ -153,6 +156,13 @@ void* aligned_alloc(size_t alignment, size_t size) {
     return nullptr;
   }
   return __libc_memalign(alignment, size);
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
+                   void* argument) {
+  if (active && kind == Kind::kThread && Now()) return EAGAIN;
+  using Create = int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  return Real<Create>("pthread_create")(thread, attributes, run, argument);
 }
 
 ssize_t read(int file, void* bytes, size_t size) {

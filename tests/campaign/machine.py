@@ -63,7 +63,7 @@ def content(folder):
         bytes_ = path.read_bytes()
         if path.suffix == ".json":
             document = json.loads(bytes_)
-            for key in ("wall_s", "peak_rss_bytes"):
+            for key in ("wall_s", "peak_rss_bytes", "threads_used"):
                 document.get("simulation", document).pop(key, None)
             bytes_ = json.dumps(document).encode()
         files[path.name] = bytes_
@@ -134,6 +134,30 @@ def memory(settings):
         first, rest = (max(2, int(n * settings.share)) for n in (300, 1000)) if settings.full else (2, 6)
         points = sorted({*range(1, first + 1), *range(1 + number, calls + 1, max(1, calls // rest))})
         faults = [f"alloc:{n}{suffix}" for n in points for suffix in ("", "+")]
+        each_fault(settings, tally, command, faults, undisturbed, judge)
+    return tally
+
+
+def threads(settings):
+    """The same answer where the system gives fewer threads than were asked for, or none."""
+    tally = Tally("threads")
+    simulate = ["simulate", JOB, "--no-advice", "--no-fold", "--threads", "4", "--json", "OUT/a.json", "--network"]
+    commands = [[*simulate, network] for network in ("analytic", "links", "flow")]
+    commands += [
+        ["sweep", JOB, "--vary", "training.micro_batch=1,2", "--vary", "parallel.tp=1,2", "--threads", "4", "--json", "OUT/a.json"],
+        ["plan", JOB, "--vary", "parallel.tp=1,2,4", "--threads", "4", "--json", "OUT/a.json"],
+        ["simulate", ROOT / "examples/tenants/llama-lulesh-packed.yaml", "--threads", "4", "--json", "OUT/a.json"],
+    ]
+
+    def judge(command, fault, done, folder, undisturbed):
+        same = done.status == 0 and content(folder) == undisturbed
+        return "" if same and not done.late else f"{fault}: {done.said()}"
+
+    for command in commands:
+        with tempfile.TemporaryDirectory() as whole:
+            calls = calls_of(settings, command, "thread", whole)
+            undisturbed = content(whole)
+        faults = [f"thread:{n}{suffix}" for n in range(1, calls + 1) for suffix in ("", "+")]
         each_fault(settings, tally, command, faults, undisturbed, judge)
     return tally
 

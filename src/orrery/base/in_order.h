@@ -7,9 +7,10 @@
 #include <cstddef>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
+
+#include "orrery/base/threads.h"
 
 namespace orrery {
 
@@ -33,17 +34,24 @@ void InOrder(std::size_t n, unsigned helpers, const Make& make, const Use& use) 
     changed.notify_all();
   };
   const auto may_run = [&] { return taken < n && taken < used + kAhead; };
-  std::vector<std::thread> threads;
-  for (unsigned h = 0; h < helpers; ++h) {
-    threads.emplace_back([&] {
-      std::unique_lock lock(mutex);
-      for (;;) {
-        changed.wait(lock, [&] { return stop || taken == n || may_run(); });
-        if (stop || taken == n) return;
-        run(&lock);
-      }
-    });
-  }
+  const auto threads = StartThreads(helpers, [&](std::size_t) {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return stop || taken == n || may_run(); });
+      if (stop || taken == n) return;
+      run(&lock);
+    }
+  });
+  struct Stop {  // whatever ends the caller's part ends theirs
+    ~Stop() {
+      const std::lock_guard lock(*mutex);
+      *stop = true;
+      changed->notify_all();
+    }
+    std::mutex* mutex;
+    std::condition_variable* changed;
+    bool* stop;
+  } const ends{&mutex, &changed, &stop};
   std::unique_lock lock(mutex);
   while (used < n && !stop) {
     std::optional<T>& next = made[used % kAhead];
@@ -60,10 +68,6 @@ void InOrder(std::size_t n, unsigned helpers, const Make& make, const Use& use) 
     stop = !more;
     changed.notify_all();
   }
-  stop = true;
-  lock.unlock();
-  changed.notify_all();
-  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace orrery

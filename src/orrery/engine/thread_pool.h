@@ -5,6 +5,7 @@
 // Cost: one compare-and-swap a task; a wake where somebody sleeps.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstddef>
@@ -14,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "orrery/base/threads.h"
+
 namespace orrery::engine {
 
 class ThreadPool {
@@ -21,7 +24,8 @@ class ThreadPool {
   // REQUIRES: no more than `most` tasks are in hand at any time.
   ThreadPool(int threads, std::size_t most, std::function<void(std::uint32_t)> run)
       : run_(std::move(run)), tasks_(std::bit_ceil(most)) {
-    for (int t = 1; t < threads; ++t) threads_.emplace_back([this] { Work(); });
+    threads_ = StartThreads(static_cast<std::size_t>(std::max(threads, 1) - 1),
+                            [this](std::size_t) { Work(); });
   }
   ~ThreadPool() {
     stop_.store(true, std::memory_order_release);

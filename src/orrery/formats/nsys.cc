@@ -95,6 +95,9 @@ class NsysReader {
   };
 
   Status Fail(std::string_view what) const {
+    if (sqlite3_errcode(db_.get()) == SQLITE_NOMEM) {
+      return ResourceError("'{}': {}: out of memory", Printable(path_), what);
+    }
     return InvalidInput("'{}': {}: {}", Printable(path_), what,
                         Printable(sqlite3_errmsg(db_.get()), 120));
   }

@@ -6,9 +6,9 @@
 #include <atomic>
 #include <chrono>
 #include <set>
-#include <thread>
 
 #include "orrery/base/text.h"
+#include "orrery/base/threads.h"
 #include "orrery/constants/constants.h"
 #include "orrery/graph/append.h"
 #include "orrery/graph/verify/verify.h"
@@ -345,10 +345,11 @@ class TenantRuns {
       ORRERY_ASSIGN_OR_RETURN(std::unique_ptr<Machine> machine, BuildMachine(job_, options_));
       machines.push_back(std::move(machine));
     }
-    std::vector<std::thread> others;
-    for (const auto& machine : machines) others.emplace_back(work, machine.get());
-    work(machine_.get());
-    for (std::thread& other : others) other.join();
+    {
+      const auto others = StartThreads(
+          machines.size(), [&](std::size_t thread) { work(machines[thread - 1].get()); });
+      work(machine_.get());
+    }
     for (Status& error : errors) ORRERY_RETURN_IF_ERROR(std::move(error));
     return {};
   }

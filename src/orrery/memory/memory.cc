@@ -8,6 +8,7 @@
 
 #include "orrery/base/check.h"
 #include "orrery/base/rng.h"
+#include "orrery/base/threads.h"
 #include "orrery/memory/allocator_replay.h"
 #include "orrery/memory/block_walk.h"
 #include "orrery/memory/layer_states.h"
@@ -336,12 +337,13 @@ Result<std::vector<Footprint>> ReplayAll(const graph::Graph& graph,
       all[i] = ReplayOne(graph, ProgramId(i), first[i], device, options);
     }
   };
-  const std::size_t threads = std::min<std::size_t>(
-      {first.size(), kMaxThreads, std::max(std::thread::hardware_concurrency(), 1u)});
-  std::vector<std::thread> others;
-  for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
-  work();
-  for (std::thread& thread : others) thread.join();
+  const std::size_t threads = std::clamp<std::size_t>(
+      first.size(), 1,
+      std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, kMaxThreads));
+  {
+    const auto others = StartThreads(threads - 1, [&](std::size_t) { work(); });
+    work();
+  }
   std::vector<Footprint> footprints;
   footprints.reserve(all.size());
   for (Result<Footprint>& one : all) {

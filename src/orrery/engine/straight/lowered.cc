@@ -8,8 +8,8 @@
 // for any number of partitions.
 #include <algorithm>
 #include <atomic>
-#include <thread>
 
+#include "orrery/base/threads.h"
 #include "orrery/engine/loop.h"
 #include "orrery/engine/straight/chunks.h"
 #include "orrery/engine/straight/courses.h"
@@ -371,17 +371,26 @@ class Driver {
         loops_[p]->RunUntil(end);
       }
     };
-    std::vector<std::jthread> threads;
-    for (std::size_t t = 1; t < threads_; ++t) {
-      threads.emplace_back([&, t] {
-        for (;;) {
-          meeting.Arrive();
-          if (!more) return;
-          run(t);
-          meeting.Arrive();
-        }
-      });
-    }
+    const auto others = StartThreads(threads_ - 1, [&](std::size_t thread) {
+      for (;;) {
+        meeting.Arrive();
+        if (!more) return;
+        run(thread);
+        meeting.Arrive();
+      }
+    });
+    threads_ = others.size() + 1;
+    meeting.Expect(static_cast<std::uint32_t>(threads_));
+    bool inside = false;  // this thread, of a window that the others run, too
+    struct LetGo {        // the others end with this thread, an exception's way too
+      ~LetGo() {
+        if (*inside) meeting->Arrive();
+        *more = false;
+        meeting->Arrive();
+      }
+      Meeting* meeting;
+      bool *inside, *more;
+    } const let_go{&meeting, &inside, &more};
     for (auto& l : loops_) l->Begin();
     std::uint64_t events = 0;
     for (;;) {
@@ -399,7 +408,9 @@ class Driver {
         meeting.TakeSlept();
         ++window;
         meeting.Arrive();
+        inside = true;
         run(0);
+        inside = false;
         meeting.Arrive();
         worth = meeting.TakeSlept() ? std::min(2 * worth, kWorthWaking)
                                     : std::max(worth - worth / 64, kWorthMeeting);
@@ -408,8 +419,6 @@ class Driver {
       }
       events = so_far;
     }
-    more = false;
-    meeting.Arrive();
   }
 
   void Exchange() {

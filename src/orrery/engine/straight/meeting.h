@@ -17,10 +17,13 @@ namespace orrery::engine {
 class Meeting {
  public:
   explicit Meeting(std::uint32_t threads) : threads_(threads) {}
+  // So many, and no more, will come. REQUIRES: the caller is one of them and has not arrived yet.
+  void Expect(std::uint32_t threads) { threads_.store(threads, std::memory_order_relaxed); }
 
   void Arrive() {
     const std::uint32_t round = round_.load(std::memory_order_relaxed);
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 ==
+        threads_.load(std::memory_order_relaxed)) {
       arrived_.store(0, std::memory_order_relaxed);
       round_.store(round + 1, std::memory_order_release);
       round_.notify_all();
@@ -50,7 +53,7 @@ class Meeting {
 #endif
   }
 
-  const std::uint32_t threads_;
+  std::atomic<std::uint32_t> threads_;
   alignas(64) std::atomic<std::uint32_t> arrived_{0};
   alignas(64) std::atomic<std::uint32_t> round_{0};
   alignas(64) std::atomic<bool> slept_{false};

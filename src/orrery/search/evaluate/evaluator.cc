@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "orrery/base/file.h"
+#include "orrery/base/threads.h"
 #include "orrery/formats/section.h"
 #include "orrery/graph/forms/binary_form.h"
 
@@ -102,11 +103,9 @@ void ForEach(int threads, std::size_t count,
       work(thread, i);
     }
   };
-  const std::size_t others = std::min(count, static_cast<std::size_t>(threads));
-  std::vector<std::thread> pool;
-  for (std::size_t t = 1; t < others; ++t) pool.emplace_back(loop, t);
+  const std::size_t all = std::min(count, static_cast<std::size_t>(threads));
+  const auto others = StartThreads(all == 0 ? 0 : all - 1, loop);
   loop(0);
-  for (std::thread& one : pool) one.join();
 }
 
 int ThreadCount(int asked) {
