@@ -51,6 +51,8 @@ graph::Graph OneCollective(const SweepOptions& options, std::size_t ranks, std::
   graph::Graph graph;
   graph::Block block;
   block.name = graph.Intern("collective");
+  // As within a CUDA graph: the host of nccl-tests, a loop in C++, keeps ahead.
+  block.launch = graph::Launch::kInGraph;
   graph::Comm comm;
   comm.collective = options.collective;
   comm.group = graph::GroupSlot::kDp;
