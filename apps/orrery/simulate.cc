@@ -65,9 +65,10 @@ class SimulateVerb final : public Verb {
         "--no-advice", no_advice_,
         "Do not try a change of the job; without it the report (not --json) names one that helps");
     app->add_flag("--no-fold", no_fold_, "Simulate every rank, even those that behave alike");
-    app->add_option("--threads", threads_,
-                    "Threads for runs over links (--network flow, links, loggops); one with a "
-                    "timeline, and for several jobs over links or loggops");
+    app->add_option(
+        "--threads", threads_,
+        "Threads for runs over links (--network flow, links, loggops, packet); one with "
+        "a timeline (but on packet), and for several jobs over links or loggops");
     app->add_option("--seed", seed_, "Seed of jitter and random placement");
     app->add_option("--csv", csv_, "Traces: write a line for each rank to FILE");
     app->add_flag("--strict", strict_, "Refuse a trace that leaves out something its run needs");

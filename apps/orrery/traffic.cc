@@ -76,6 +76,7 @@ constexpr TakenBy kTakenBy[] = {
     {"--heat-map", kFlows, "flows"},
     {"--queues", kFlows, "flows"},
     {"--seed", kFlows, "flows"},
+    {"--threads", kFlows, "flows"},
     {"--gpus", kFlows - kMatrix + kCollectives + kSchedule,
      "patterns of flows, collectives and schedules"},
     {"--timeline", kSchedule | kStorage, "schedules and storage"},
@@ -148,6 +149,8 @@ class TrafficVerb final : public Verb {
     app->add_option("--seed", seed_,
                     "Flows: seed of random patterns and of the paths taken; default 1")
         ->transform(WholeIn(0, 1 << 30));
+    app->add_option("--threads", threads_, "Flows on network packet: threads; default 1")
+        ->transform(WholeIn(1, 1024));
     app->add_option("--timeline", timeline_,
                     "Schedules, storage: write a Perfetto timeline (open at ui.perfetto.dev)");
     app->add_option("--csv", csv_,
@@ -318,8 +321,11 @@ class TrafficVerb final : public Verb {
     return keys;
   }
 
-  Status RunPattern(Session* session, const job::NetworkSetup& setup,
-                    const traffic::Heading& heading) {
+  Status RunPattern(Session* session, const job::NetworkSetup& setup, traffic::Heading heading) {
+    if (threads_ > 1 && network_ != "packet") {
+      return InvalidInput("--threads: the network '{}' runs flows on one thread; packet takes more",
+                          network_);
+    }
     if (!queues_.empty() && network_ != "packet") {
       return InvalidInput("--queues: the network '{}' has no queues of packets; take packet",
                           network_);
@@ -328,7 +334,13 @@ class TrafficVerb final : public Verb {
     ORRERY_ASSIGN_OR_RETURN(
         const traffic::FlowRun run,
         traffic::RunFlows(setup.cluster, network_, setup.parameters, std::move(flows), heading.seed,
-                          Progress("flows"), queues_.empty() ? 0 : kQueueSteps));
+                          Progress("flows"), queues_.empty() ? 0 : kQueueSteps, threads_));
+    if (run.threads_used < threads_) {
+      heading.assumed.push_back(fmt::format(
+          "one thread of {}: without acknowledgements, without switches and with --queues packets "
+          "run on one",
+          threads_));
+    }
     if (!queues_.empty()) {
       ORRERY_RETURN_IF_ERROR(WriteFile(queues_, traffic::QueuesSvg(heading, setup.cluster, run)));
     }
@@ -434,7 +446,7 @@ class TrafficVerb final : public Verb {
                         duration_ = "10ms", min_ = "1KiB", max_ = "1GiB", shares_, compare_,
                         calibration_, svg_, heat_map_, queues_, json_, timeline_, csv_;
   std::vector<std::string> set_;
-  int nodes_ = 0, gpus_ = 0, degree_ = 8, factor_ = 4, seed_ = 1;
+  int nodes_ = 0, gpus_ = 0, degree_ = 8, factor_ = 4, seed_ = 1, threads_ = 1;
   double load_ = 0.5;
 };
 

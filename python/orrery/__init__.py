@@ -197,7 +197,7 @@ def simulate(
     set: ``{"parallel.tp": 4}`` or ``["parallel.tp=4"]``: as if the job file said so.
     network: name of a network back end, such as ``"analytic"``.
     fold: simulate ranks that provably behave alike once; the answer is the same.
-    threads: for runs over links (``network="flow"``, ``"links"``, ``"loggops"``).
+    threads: for runs over links (``network="flow"``, ``"links"``, ``"loggops"``, ``"packet"``).
     seed: of jitter and random placement.
     calibration: a file of ``orrery calibrate``: its constants in place of the shipped ones.
     timeline: a file to write, for ui.perfetto.dev; ``timeline_ranks`` says which ranks it shows, as

@@ -232,6 +232,21 @@ TEST(Fabric, LogGopsServesJobs) {
   EXPECT_THAT(Error(kSmall, options), HasSubstr("loggops is for network: loggops"));
 }
 
+// `packet` takes threads where packets are acknowledged.
+TEST(Fabric, PacketOnThreads) {
+  for (const char* control : {"swift", "none"}) {
+    ReadOptions options = TwoLeaves("packet", {"model.layers=2", "model.vocab=4096"});
+    options.set.push_back(std::string("packet.congestion_control=") + control);
+    const results::RunResult one = Predict(Read(kSmall, options));
+    options.threads = 2;
+    const results::RunResult two = Predict(Read(kSmall, options));
+    const bool lanes = std::string_view(control) == "none";
+    EXPECT_EQ(two.simulation.threads_used, lanes ? 1 : 2);
+    EXPECT_EQ(two.simulation.fingerprint, one.simulation.fingerprint) << control;
+    EXPECT_EQ(two.packets->counts.hops, one.packets->counts.hops) << control;
+  }
+}
+
 // A link that is slow for the whole run, or for as long as the run takes, slows the step.
 TEST(Fabric, SlowLinksSlowTheStep) {
   for (const char* network : {"flow", "links"}) {

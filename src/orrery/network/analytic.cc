@@ -221,7 +221,7 @@ SimTime Analytic::AdvanceUntil(SimTime t, std::vector<Completion>* done) {
   return now_;
 }
 
-std::span<const PortStatistics> Analytic::statistics() const {
+std::span<const PortStatistics> Analytic::statistics() {
   statistics_.resize(ports_.size());
   for (std::size_t p = 0; p < ports_.size(); ++p) {
     const Port& port = ports_[p];

@@ -39,7 +39,7 @@ class Analytic final : public Network {
   void Start(SimTime now, std::span<const Fluid> fluids, std::span<const PortLoad> loads) override;
   SimTime next_time() const override;
   SimTime AdvanceUntil(SimTime t, std::vector<Completion>* done) override;
-  std::span<const PortStatistics> statistics() const override;
+  std::span<const PortStatistics> statistics() override;
 
   // For a caller whose run repeats: all that decides how what is in flight goes on, times from
   // `base` on, and to take a stretch that ends now `rounds` times more at once. It took `span` and

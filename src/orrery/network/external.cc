@@ -196,7 +196,7 @@ class External final : public Network {
   void TakeRemote(std::vector<RemoteHop>*) override {}
   void Deliver(const RemoteHop&) override {}
   SimTime lookahead() const override { return kNever; }
-  std::span<const PortStatistics> statistics() const override { return {}; }
+  std::span<const PortStatistics> statistics() override { return {}; }
   Status status() const override { return status_; }
 
  private:

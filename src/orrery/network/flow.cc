@@ -579,7 +579,7 @@ SimTime Flow::AdvanceUntil(SimTime t, std::vector<Completion>* done) {
   return t;
 }
 
-std::span<const PortStatistics> Flow::statistics() const {
+std::span<const PortStatistics> Flow::statistics() {
   statistics_.resize(use_.size());
   for (std::size_t l = 0; l < use_.size(); ++l) {
     statistics_[l] = {use_[l].bytes, use_[l].busy + (use_[l].classes > 0 ? now_ : 0)};

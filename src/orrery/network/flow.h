@@ -68,7 +68,7 @@ class Flow final : public Network {
                      std::int64_t cap_Bps) override;
   SimTime next_time() const override;
   SimTime AdvanceUntil(SimTime t, std::vector<Completion>* done) override;
-  std::span<const PortStatistics> statistics() const override;
+  std::span<const PortStatistics> statistics() override;
   void KeepUseLog(std::size_t steps) override { log_ = UseLog(use_.size(), steps); }
   UseLog* use_log() override { return &log_; }
   void Move(SimTime now, FlightId id, std::span<const LinkLoad> loads) override;

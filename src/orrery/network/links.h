@@ -62,7 +62,7 @@ class Links final : public Network {
   void TakeRemote(std::vector<RemoteHop>* out) override { messages_.TakeRemote(out); }
   void Deliver(const RemoteHop& hop) override;
   SimTime lookahead() const override { return lookahead_; }
-  std::span<const PortStatistics> statistics() const override { return statistics_; }
+  std::span<const PortStatistics> statistics() override { return statistics_; }
   void KeepUseLog(std::size_t steps) override { log_ = UseLog(links_.size(), steps); }
   UseLog* use_log() override { return &log_; }
   Status status() const override { return status_; }

@@ -367,7 +367,7 @@ TEST(Links, PartitionsChangeNothing) {
         // Leaves and spines stand between partitions, a NIC's link before them.
         EXPECT_EQ(run.networks[0].lookahead(), 500'000);
         std::int64_t bytes = 0, bytes_of_one = 0;
-        for (const Links& n : run.networks) {
+        for (Links& n : run.networks) {
           for (const PortStatistics& s : n.statistics()) bytes += s.bytes;
         }
         for (const PortStatistics& s : one.networks[0].statistics()) bytes_of_one += s.bytes;

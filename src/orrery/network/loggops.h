@@ -51,7 +51,7 @@ class LogGopsNetwork final : public Network {
   void TakeRemote(std::vector<RemoteHop>* out) override { messages_.TakeRemote(out); }
   void Deliver(const RemoteHop& hop) override;
   SimTime lookahead() const override { return lookahead_; }
-  std::span<const PortStatistics> statistics() const override { return statistics_; }
+  std::span<const PortStatistics> statistics() override { return statistics_; }
 
  private:
   // What a message comes to next.

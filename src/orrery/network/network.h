@@ -124,7 +124,8 @@ class Network {
   // Smallest delay between an event here and its effect in another partition.
   virtual SimTime lookahead() const = 0;
 
-  virtual std::span<const PortStatistics> statistics() const = 0;  // by port or by link
+  // By port or by link. After it, or after packet_counts, nothing starts any more.
+  virtual std::span<const PortStatistics> statistics() = 0;
 
   // Moves a fluid in flight to other links; it keeps its weight, its cap and what it has left.
   // REQUIRES: BackendInfo::link_fluids.
@@ -138,6 +139,11 @@ class Network {
   // came before, no start did; BackendInfo::sees_links.
   virtual void KeepUseLog(std::size_t steps);
   virtual UseLog* use_log() { return nullptr; }  // null or off where none is kept
+
+  // Whether the one partition takes more threads than the caller's, up to `threads` with it: how
+  // many it has then. `always`: also where there is too little to do for more than one (for tests).
+  // REQUIRES: everything else is set up, no start came before.
+  virtual int UseThreads(int /*threads*/, bool /*always*/ = false) { return 1; }
 
   // Back ends that see packets: what they counted so far, and queues over time, kept in up to
   // `steps` steps (even) if asked for before the first start.

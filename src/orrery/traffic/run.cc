@@ -80,7 +80,7 @@ Result<FlowRun> RunFlows(const cluster::Cluster& cluster, std::string_view name,
                          const network::Parameters& parameters, std::vector<Flow> flows,
                          std::uint64_t seed,
                          const std::function<void(std::size_t, std::size_t)>& progress,
-                         std::size_t queue_steps) {
+                         std::size_t queue_steps, int threads) {
   ORRERY_RETURN_IF_ERROR(CheckBackend(name));
   ORRERY_ASSIGN_OR_RETURN(const std::unique_ptr<network::Network> network,
                           network::Create(name, parameters));
@@ -90,6 +90,7 @@ Result<FlowRun> RunFlows(const cluster::Cluster& cluster, std::string_view name,
   std::stable_sort(flows.begin(), flows.end(),
                    [](const Flow& a, const Flow& b) { return a.start < b.start; });
   FlowRun run;
+  run.threads_used = network->UseThreads(threads);
   run.flows = flows.size();
   run.completion.resize(flows.size());
   std::vector<network::Completion> done;

@@ -53,14 +53,16 @@ struct FlowRun {
   network::QueueLog queues;                      // likewise, where asked for
   std::vector<SlowFlow> slowest;                 // the worst slowdowns, worst first
   std::uint64_t fingerprint = 0;
+  int threads_used = 1;
 };
 
 // `progress` is called with (done, all) every now and then. Queues over time are kept in up to
-// `queue_steps` steps (even; 0: not at all).
+// `queue_steps` steps (even; 0: not at all). A network that can takes `threads`, with the same
+// result.
 Result<FlowRun> RunFlows(const cluster::Cluster& cluster, std::string_view name,
                          const network::Parameters& parameters, std::vector<Flow> flows,
                          std::uint64_t seed,
                          const std::function<void(std::size_t, std::size_t)>& progress,
-                         std::size_t queue_steps = 0);
+                         std::size_t queue_steps = 0, int threads = 1);
 
 }  // namespace orrery::traffic

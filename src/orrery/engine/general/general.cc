@@ -305,7 +305,8 @@ class Runner {
                       "{}); the message's length was used",
                       machine.truncated(), machine.first_truncated()));
     }
-    if (options_.threads > 1) {
+    if (run_.transport != nullptr) record->threads_used = run_.transport->threads();
+    if (options_.threads > 1 && record->threads_used == 1) {
       record->warnings.push_back(fmt::format(
           "{} threads were asked for: a graph of this kind runs on one", options_.threads));
     }

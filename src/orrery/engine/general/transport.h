@@ -53,6 +53,7 @@ class Transport {
   virtual SimTime AdvanceUntil(SimTime t, std::vector<Ended>* ended) = 0;
   virtual Status status() const { return {}; }
   virtual std::uint64_t events() const = 0;
+  virtual int threads() const { return 1; }
   // By port or by link, as the back end sees them.
   virtual std::vector<network::PortStatistics> statistics() const = 0;
   virtual network::UseLog* use_log() { return nullptr; }

@@ -19,7 +19,9 @@ namespace {
 class ChunkTransport final : public Transport {
  public:
   ChunkTransport(const TransportInputs& in, std::unique_ptr<network::Network> network)
-      : in_(in), network_(std::move(network)) {}
+      : in_(in),
+        network_(std::move(network)),
+        threads_(network_->UseThreads(in.options->threads)) {}
 
   bool Join(SimTime now, std::uint32_t id, const Meeting& m, std::uint32_t member,
             bool last) override {
@@ -62,6 +64,7 @@ class ChunkTransport final : public Transport {
   }
   Status status() const override { return network_->status(); }
   std::uint64_t events() const override { return events_; }
+  int threads() const override { return threads_; }
   std::vector<network::PortStatistics> statistics() const override {
     const auto s = network_->statistics();
     return {s.begin(), s.end()};
@@ -310,6 +313,7 @@ class ChunkTransport final : public Transport {
   std::vector<Flying> flying_;       // by flight
   std::vector<network::FlightId> free_;
   std::vector<Flying> early_, arrived_;
+  const int threads_;
   std::vector<network::Completion> done_;
   std::vector<Ended>* ended_ = nullptr;
 };

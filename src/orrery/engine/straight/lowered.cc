@@ -338,6 +338,7 @@ class Driver {
       if (in_.options->link_steps > 0) {
         network->KeepUseLog(static_cast<std::size_t>(in_.options->link_steps));
       }
+      if (n == 1) network_threads_ = network->UseThreads(in_.options->threads);
       std::unique_ptr<network::Network> links;
       if (takes_courses()) {
         ORRERY_ASSIGN_OR_RETURN(links, network::Create("links"));
@@ -466,7 +467,7 @@ class Driver {
   LoopResult Collect() {
     LoopResult result;
     result.iterations = in_.iterations;
-    result.threads_used = static_cast<int>(threads_);
+    result.threads_used = std::max(static_cast<int>(threads_), network_threads_);
     for (std::uint32_t r = 0; r < owner_.size(); ++r) {
       LoweredLoop& loop = *loops_[owner_[r]];
       for (int k = 0; k < in_.iterations; ++k) {
@@ -508,6 +509,7 @@ class Driver {
   Wiring wiring_;
   Secluded secluded_;
   std::size_t threads_ = 1;
+  int network_threads_ = 1;
   std::vector<std::uint32_t> domain_owner_, owner_;
   std::vector<std::unique_ptr<Tracer>> tracers_;
   std::vector<std::unique_ptr<LoweredLoop>> loops_;

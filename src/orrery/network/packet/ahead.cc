@@ -31,7 +31,8 @@ SimTime Hosts::EndsNoEarlier(const Flow& flow, SimTime now) const {
   Port& port = fabric_->port(flow.last_link);
   // All but one of a message's packets are full.
   const auto behind = std::max<SimTime>(lacks - coming, 2) - 2;
-  return now + port.latency + behind * fabric_->ServiceTime(&port, flow.packet_bytes);
+  return fabric_->known_until(now) + port.latency +
+         behind * fabric_->ServiceTime(port, flow.packet_bytes);
 }
 
 // No message ends before; at most `until`.
@@ -56,7 +57,7 @@ SimTime Hosts::NextEnding(SimTime now, SimTime until) {
 SimTime Hosts::RunsAhead(std::uint32_t node, SimTime now, SimTime until) {
   const SimTime next = now + 1;
   if (!ahead_) return next;
-  until = std::min(until, now + fabric_->batch(node));
+  until = std::min(until, fabric_->known_until(now) + fabric_->batch(node));
   if (settings_.rto > 0) until = std::min(until, now + settings_.rto);
   if (timers.NextTime() < until) until = timers.NextTime() + 1;
   if (done.NextTime() < until) until = done.NextTime() + 1;

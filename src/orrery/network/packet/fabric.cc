@@ -12,6 +12,7 @@ namespace orrery::network::packet {
 Status Fabric::Setup(const cluster::Cluster& cluster, const Settings& settings, Paths* paths) {
   *this = Fabric();
   settings_ = settings;
+  packet_bytes_ = settings.packet_bytes();
   paths_ = paths;
   const std::span<const cluster::Link> links = cluster.links();
   ports_.resize(links.size());
@@ -24,13 +25,18 @@ Status Fabric::Setup(const cluster::Cluster& cluster, const Settings& settings, 
   // What lies below the fabric's switches is a host's, or never sees a packet.
   const std::size_t first_switch = cluster.vertices() - cluster.switches();
   for (std::size_t v = first_switch; v < nodes_.size(); ++v) nodes_[v].host = false;
-  if (settings.pfc) came_.resize(links.size());
+  if (settings.pfc) {
+    came_.resize(links.size());
+    ingress_.resize(links.size());
+  }
   const auto fits = [](double bytes) { return static_cast<std::int64_t>(bytes + 0.5); };
   for (std::size_t i = 0; i < links.size(); ++i) {
     const cluster::Link& link = links[i];
     Port& p = ports_[i];
     p.bandwidth_Bps = link.bandwidth_Bps;
     p.latency = link.latency;
+    p.full_time = TransferTime(packet_bytes_, p.bandwidth_Bps);
+    p.control_time = TransferTime(kControlBytes, p.bandwidth_Bps);
     p.from = link.from, p.to = link.to;
     ++nodes_[link.from].ports;
     const double speed =
@@ -43,11 +49,12 @@ Status Fabric::Setup(const cluster::Cluster& cluster, const Settings& settings, 
                           cluster.link_name(LinkId(i)));
     }
     const double flying = 2 * ToSeconds(link.latency) * static_cast<double>(link.bandwidth_Bps);
-    p.headroom_limit = fits(flying) + 3 * std::int64_t{settings.packet_bytes()};
+    const std::int64_t headroom = fits(flying) + 3 * std::int64_t{packet_bytes_};
+    if (settings.pfc) ingress_[i].headroom_limit = headroom;
     Node& to = nodes_[link.to];
     to.batch = std::min(to.batch, link.latency);
     to.buffer += settings.buffer_per_port;
-    to.shared += settings.buffer_per_port - p.headroom_limit - kReserve;
+    to.shared += settings.buffer_per_port - headroom - kReserve;
     if (settings.pfc) nodes_[link.from].batch = std::min(nodes_[link.from].batch, link.latency);
   }
   std::uint32_t leaving = 0;
@@ -71,7 +78,7 @@ Status Fabric::Setup(const cluster::Cluster& cluster, const Settings& settings, 
         "something to share",
         whole ? "buffer" : "buffer_per_port",
         HumanBytes(whole ? settings.buffer : settings.buffer_per_port),
-        cluster.vertex_name(links[i].to), HumanBytes(ports_[i].headroom_limit + kReserve));
+        cluster.vertex_name(links[i].to), HumanBytes(ingress_[i].headroom_limit + kReserve));
   }
   return {};
 }
@@ -80,7 +87,7 @@ Status Fabric::Setup(const cluster::Cluster& cluster, const Settings& settings, 
 
 bool Fabric::Idle(std::uint32_t link) const {
   const Port& p = ports_[link];
-  return p.paused == 0 && p.pausing == 0 && p.waiting == 0 &&
+  return p.paused == 0 && ingress_[link].pausing == 0 && p.waiting == 0 &&
          std::ranges::find(nodes_[p.to].inbox, link, &Passing::link) == nodes_[p.to].inbox.end() &&
          std::ranges::none_of(nodes_[p.from].pauses,
                               [&](const Pause& pause) { return pause.port == link; });
@@ -88,7 +95,7 @@ bool Fabric::Idle(std::uint32_t link) const {
 
 void Fabric::Count(std::uint32_t link, SimTime first, SimTime step, std::uint32_t count,
                    std::int32_t bytes) {
-  counts_.hops += count;
+  totals().hops += count;
   ports_[link].served += count;
   CountUse(link, first, step, count, bytes);
 }
@@ -96,7 +103,7 @@ void Fabric::Count(std::uint32_t link, SimTime first, SimTime step, std::uint32_
 void Fabric::CountUse(std::uint32_t link, SimTime first, SimTime step, std::uint32_t count,
                       std::int32_t bytes) {
   Port& port = ports_[link];
-  const SimTime service = ServiceTime(&port, bytes);
+  const SimTime service = ServiceTime(port, bytes);
   port.use.bytes += std::int64_t{bytes} * count;
   port.use.busy += service * count;
   if (!log_.on()) return;
@@ -105,7 +112,7 @@ void Fabric::CountUse(std::uint32_t link, SimTime first, SimTime step, std::uint
 
 void Fabric::PutOnWire(const Packet& packet) {
   const std::uint32_t link = paths_->link(packet.path + packet.hop);
-  PushOnWire(link, ports_[link], pool_.Add(packet), packet);
+  PushOnWire(&workers_.front(), link, ports_[link], pool_.Add(packet), packet);
 }
 
 void Fabric::PutInQueue(const Packet& packet, SimTime due) {
@@ -116,10 +123,11 @@ void Fabric::PutInQueue(const Packet& packet, SimTime due) {
   const std::uint32_t out = paths_->link(p.path + p.hop);
   Node& node = nodes_[ports_[out].from];
   p.at = due;
-  if (!AdmitLossless(&node, p, in)) return Drop(out, number);
-  Hold(&node, p.bytes, due, in);
+  Worker* w = &workers_.front();
+  if (!AdmitLossless(w, &node, p, in)) return Drop(w, out, number);
+  Hold(w, &node, p.bytes, due, in);
   EnqueueOn(out, &ports_[out], number, &p, due);
-  Schedule(&node, out, &ports_[out], due);
+  Schedule(*w, &node, out, &ports_[out], due);
   Wake(ports_[out].from, due);
 }
 
@@ -151,15 +159,22 @@ std::uint32_t Fabric::Choose(std::uint32_t node, Packet* packet) const {
   return best;
 }
 
-void Fabric::Drop(std::uint32_t out, std::uint32_t packet) {
+void Fabric::Drop(Worker* w, std::uint32_t out, std::uint32_t packet) {
   ++counts_.ports[out].drops;
   const std::uint32_t note = pool_[packet].note;
-  if (note != kNone && settings_.control->telemetry) telemetry_.Free(note);
+  const bool noted = note != kNone && settings_.control->telemetry;
+  if (w != &workers_.front()) {
+    w->lost.push_back(packet);
+    if (noted) w->unread.push_back(note);
+    return;
+  }
+  if (noted) telemetry_.Free(note);
   pool_.Free(packet);
 }
 
 // Without PFC: what does not fit is trimmed (then true: the header fits) or lost.
-bool Fabric::MakeRoom(Node* node, std::uint32_t out, std::uint32_t in, std::uint32_t* packet) {
+bool Fabric::MakeRoom(Worker* w, Node* node, std::uint32_t out, std::uint32_t in,
+                      std::uint32_t* packet) {
   Port& port = ports_[out];
   const Packet& p = pool_[*packet];
   const SimTime now = p.at;
@@ -179,7 +194,7 @@ bool Fabric::MakeRoom(Node* node, std::uint32_t out, std::uint32_t in, std::uint
   if (newest) {
     // The queue's newest gives way, the packet takes its place.
     const std::int64_t more = p.bytes - pool_[queue.back()].bytes;
-    Hold(node, more, now, in);
+    Hold(w, node, more, now, in);
     port.queued[p.cls] += more;
     std::swap(queue.back(), *packet);
   }
@@ -193,8 +208,8 @@ bool Fabric::MakeRoom(Node* node, std::uint32_t out, std::uint32_t in, std::uint
 
 // ---- service: what every packet goes through at every port ----
 
-inline void Fabric::PushOnWire(std::uint32_t number, const Port& port, std::uint32_t packet,
-                               const Packet& p) {
+inline void Fabric::PushOnWire(Worker* w, std::uint32_t number, const Port& port,
+                               std::uint32_t packet, const Packet& p) {
   const std::size_t next = p.hop + std::size_t{1};
   std::uint16_t slot = 0;
   if (next < kSlots) {
@@ -202,26 +217,32 @@ inline void Fabric::PushOnWire(std::uint32_t number, const Port& port, std::uint
   } else if (next < p.hops) {
     slot = paths_->slot(paths_->link(p.path + static_cast<std::uint32_t>(next)));
   }
+  if (open_) {
+    LettersTo(w, port.to, p.at).packets.push_back({p.at, number, packet, slot});
+    return;
+  }
   nodes_[port.to].inbox.push_back({p.at, number, packet, slot});
   Wake(port.to, p.at);
 }
 
 // The node's buffer has so many bytes more since a packet came by `link`, or, kNone, was served.
-inline void Fabric::Hold(Node* node, std::int64_t bytes, SimTime now, std::uint32_t link) {
+inline void Fabric::Hold(Worker* w, Node* node, std::int64_t bytes, SimTime now,
+                         std::uint32_t link) {
   node->used += bytes;
-  if (!by_port_) {
-    counts_.largest_buffer = std::max(counts_.largest_buffer, node->used);
-  } else if (steps_on_) {
-    held_ += bytes;
-    most_held_ = std::max(most_held_, held_);
-    steps_.push_back({now, link == kNone ? 0 : link + 1, bytes});
+  if (!w->by_port) {
+    w->totals.largest_buffer = std::max(w->totals.largest_buffer, node->used);
+  } else if (w->steps_on) {
+    w->held += bytes;
+    w->most_held = std::max(w->most_held, w->held);
+    w->steps.push_back({now, link == kNone ? 0 : link + 1, bytes});
   }
 }
 
-inline void Fabric::Schedule(Node* node, std::uint32_t number, Port* port, SimTime time) {
+inline void Fabric::Schedule(const Worker& w, Node* node, std::uint32_t number, Port* port,
+                             SimTime time) {
   if (port->due != kNever) return;
   port->due = time;
-  if (by_port_) return;
+  if (w.by_port) return;
   node->due.push_back({time, number});
   std::push_heap(node->due.begin(), node->due.end());
 }
@@ -250,9 +271,9 @@ inline bool Fabric::Marks(std::uint32_t number, const Port& port, std::int64_t q
   return ToUnit(HashCombine(number, port.served)) < share * settings_.ecn_most;
 }
 
-inline void Fabric::ServeOn(std::uint32_t number, Port* port, std::uint32_t packet, Packet* p,
-                            SimTime now) {
-  const SimTime service = ServiceTime(port, p->bytes);
+inline void Fabric::ServeOn(Worker* w, std::uint32_t number, Port* port, std::uint32_t packet,
+                            Packet* p, SimTime now) {
+  const SimTime service = ServiceTime(*port, p->bytes);
   if (p->kind == Kind::kData) {
     const std::int64_t queue = port->queued[p->cls];
     if (settings_.ecn && !nodes_[port->from].host && Marks(number, *port, queue)) {
@@ -261,20 +282,21 @@ inline void Fabric::ServeOn(std::uint32_t number, Port* port, std::uint32_t pack
     }
     if (observed_) Observe(number, port, queue, now, p);
   } else {
-    ++counts_.control_hops;
+    ++w->totals.control_hops;
   }
-  ++counts_.hops;
+  ++w->totals.hops;
   ++port->served;
   port->use.bytes += p->bytes;
   port->use.busy += service;
   if (log_.on()) log_.AddBytes(number, now, now + service, p->bytes);
   port->free = now + service;
-  const SimTime ready = settings_.cut_through ? CutThrough(port, p, now) : port->free;
+  const SimTime ready = settings_.cut_through ? CutThrough(port, *p, now) : port->free;
   p->at = ready + port->latency;
-  PushOnWire(number, *port, packet, *p);
+  PushOnWire(w, number, *port, packet, *p);
 }
 
-inline bool Fabric::ServeQueuedOn(std::uint32_t number, Port* port, SimTime now, int below) {
+inline bool Fabric::ServeQueuedOn(Worker* w, std::uint32_t number, Port* port, SimTime now,
+                                  int below) {
   const int c = NextClass(*port);
   if (c >= below) return false;
   Ring<std::uint32_t>& queue = port->queue[static_cast<std::size_t>(c)];
@@ -290,75 +312,79 @@ inline bool Fabric::ServeQueuedOn(std::uint32_t number, Port* port, SimTime now,
   if (p.hop > 0) {
     // It leaves the node's buffer.
     Node& node = nodes_[port->from];
-    if (Counts(p)) Hold(&node, -p.bytes, now, kNone);
-    if (settings_.pfc && c > 0) ReleaseLossless(&node, p, now);
+    if (Counts(p)) Hold(w, &node, -p.bytes, now, kNone);
+    if (settings_.pfc && c > 0) ReleaseLossless(w, &node, p, now);
   }
-  ServeOn(number, port, packet, &p, now);
+  ServeOn(w, number, port, packet, &p, now);
   return true;
 }
 
-inline void Fabric::ServeDue(std::uint32_t number, Port* port) {
+inline void Fabric::ServeDue(Worker* w, std::uint32_t number, Port* port) {
   const SimTime now = std::exchange(port->due, kNever);
-  if (!ServeQueuedOn(number, port, now, kClasses) || NextClass(*port) == kClasses) return;
-  Schedule(&nodes_[port->from], number, port, port->free);
+  if (!ServeQueuedOn(w, number, port, now, kClasses) || NextClass(*port) == kClasses) return;
+  Schedule(*w, &nodes_[port->from], number, port, port->free);
 }
 
 // A packet for the node's link `out`, which came by `in`.
-inline void Fabric::Accept(Node* node, std::uint32_t packet, std::uint32_t out, Port* port,
-                           std::uint32_t in) {
+inline void Fabric::Accept(Worker* w, Node* node, std::uint32_t packet, std::uint32_t out,
+                           Port* port, std::uint32_t in) {
   Packet* p = &pool_[packet];
   const SimTime now = p->at;
   const bool open = (port->paused & Bit(p->cls)) == 0;
   if (port->free <= now && port->due == kNever && open && NextClass(*port) == kClasses) {
-    return ServeOn(out, port, packet, p, now);
+    return ServeOn(w, out, port, packet, p, now);
   }
   const bool lossless = settings_.pfc && p->cls > 0;
-  if (lossless ? !AdmitLossless(node, *p, in) : !MakeRoom(node, out, in, &packet)) {
-    return Drop(out, packet);
+  if (lossless ? !AdmitLossless(w, node, *p, in) : !MakeRoom(w, node, out, in, &packet)) {
+    return Drop(w, out, packet);
   }
   p = &pool_[packet];  // or its header, or another's that gave way
-  if (Counts(*p)) Hold(node, p->bytes, now, in);
+  if (Counts(*p)) Hold(w, node, p->bytes, now, in);
   EnqueueOn(out, port, packet, p, now);
-  if (!node->host && open) Schedule(node, out, port, std::max(port->free, now));
+  if (!node->host && open) Schedule(*w, node, out, port, std::max(port->free, now));
 }
 
-void Fabric::RunPort(Node* node, std::uint32_t out, std::span<const Passing> arrivals,
+void Fabric::RunPort(Worker* w, Node* node, std::uint32_t out, std::span<const Passing> arrivals,
                      SimTime until) {
   Port* port = &ports_[out];
   for (const Passing& a : arrivals) {
-    while (port->due <= a.at) ServeDue(out, port);
+    while (port->due <= a.at) ServeDue(w, out, port);
     ++pool_[a.packet].hop;
-    Accept(node, a.packet, out, port, a.link);
+    Accept(w, node, a.packet, out, port, a.link);
   }
-  while (port->due < until) ServeDue(out, port);
+  while (port->due < until) ServeDue(w, out, port);
   if (port->due != kNever) node->due.push_back({port->due, out});
 }
 
 // All services of the node that begin by `until`.
-void Fabric::RunDue(Node* node, SimTime until) {
+void Fabric::RunDue(Worker* w, Node* node, SimTime until) {
   while (!node->due.empty() && node->due.front().time <= until) {
     const Due due = node->due.front();
     std::pop_heap(node->due.begin(), node->due.end());
     node->due.pop_back();
-    ServeDue(due.port, &ports_[due.port]);
+    ServeDue(w, due.port, &ports_[due.port]);
   }
 }
 
-void Fabric::Forward(std::uint32_t node, std::uint32_t packet, std::uint32_t link) {
+void Fabric::ForwardOn(Worker* w, std::uint32_t node, std::uint32_t packet, std::uint32_t link) {
   Packet& p = pool_[packet];
   ++p.hop;
   const std::uint32_t out = settings_.balance == Balance::kAdaptive && p.kind == Kind::kData
                                 ? Choose(node, &p)
                                 : paths_->link(p.path + p.hop);
-  Accept(&nodes_[node], packet, out, &ports_[out], link);
+  Accept(w, &nodes_[node], packet, out, &ports_[out], link);
+}
+
+void Fabric::Forward(std::uint32_t node, std::uint32_t packet, std::uint32_t link) {
+  ForwardOn(&workers_.front(), node, packet, link);
 }
 
 void Fabric::Serve(std::uint32_t number, std::uint32_t packet, SimTime now) {
-  ServeOn(number, &ports_[number], packet, &pool_[packet], now);
+  ServeOn(&workers_.front(), number, &ports_[number], packet, &pool_[packet], now);
 }
 
 bool Fabric::ServeQueued(std::uint32_t number, SimTime now, int below) {
-  return ServeQueuedOn(number, &ports_[number], now, below);
+  return ServeQueuedOn(&workers_.front(), number, &ports_[number], now, below);
 }
 
 void Fabric::Enqueue(std::uint32_t packet, SimTime now, std::uint32_t out) {
@@ -395,13 +421,13 @@ void Fabric::Observe(std::uint32_t number, Port* port, std::int64_t queue, SimTi
 
 // When a packet whose service began `now` can go on: at a switch once its head is there. Its last
 // byte goes on a head's time after it came at the earliest.
-SimTime Fabric::CutThrough(Port* port, Packet* p, SimTime now) {
-  const SimTime head = ServiceTime(port, std::min(p->bytes, kControlBytes));
-  if (p->hop > 0 && !nodes_[port->from].host) {
-    Port* before = &ports_[paths_->link(p->path + p->hop - 1)];
+SimTime Fabric::CutThrough(Port* port, const Packet& p, SimTime now) const {
+  const SimTime head = ServiceTime(*port, std::min(p.bytes, kControlBytes));
+  if (p.hop > 0 && !nodes_[port->from].host) {
+    const Port& before = ports_[paths_->link(p.path + p.hop - 1)];
     const SimTime lag =
-        ServiceTime(before, p->bytes) - ServiceTime(before, std::min(p->bytes, kControlBytes));
-    port->free = std::max(port->free, p->at + lag + head);
+        ServiceTime(before, p.bytes) - ServiceTime(before, std::min(p.bytes, kControlBytes));
+    port->free = std::max(port->free, p.at + lag + head);
   }
   return nodes_[port->to].host ? port->free : now + head;
 }

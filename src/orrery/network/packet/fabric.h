@@ -23,17 +23,26 @@
 // adaptive choices), each port does its own share of it in one go (batches.cc). Hosts, to which
 // transfers come from outside, run ahead as far as none can (ahead.cc).
 //
+// Threads. A window begins with a switch's turn and lasts as long as the least latency of a link.
+// What is sent in it reaches no other node before it ends, so that all switches' turns of a window
+// can go side by side, on several threads, while the owner's goes on with hosts (shared.cc). Who
+// sends puts packets into letters of his own thread, which are handed over when the window ends.
+// Both give the same times to the picosecond (Packet.ThreadsAgree).
+//
 // Cost. A hop is an entry of 24 bytes in the next node's inbox, its move to its port's list, in
 // order, and, if it waited, a push and pop in a queue of numbers; the packet's line of the cache is
 // written once. The event queue sees one event for each batch. Lines that a batch will need are
-// fetched ahead. Memory: about 450 bytes for each idle link, 64 for each packet under way.
+// fetched ahead. Memory: about 400 bytes for each idle link, 64 for each packet under way, and for
+// each further thread 110 a node.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -46,6 +55,7 @@
 #include "orrery/network/packet/settings.h"
 #include "orrery/network/packet/statistics.h"
 #include "orrery/network/packet/telemetry.h"
+#include "orrery/network/packet/windows.h"
 
 namespace orrery::network::packet {
 
@@ -65,21 +75,24 @@ struct alignas(64) Port {  // in the order of use: a line of the cache or two fo
   SimTime free = 0;        // the packet in service has left
   SimTime due = kNever;    // the next service of the queues, at switches
   SimTime latency = 0;
-  std::array<SimTime, 2> memo_time = {0, 0};          // times of service of two sizes:
-  std::array<std::int32_t, 2> memo_bytes = {-1, -1};  // full packets and control, mostly
-  std::uint32_t served = 0;                           // packets
+  SimTime full_time = 0, control_time = 0;  // of service: of full packets, of kControlBytes
+  std::int64_t bandwidth_Bps = 0;
+  std::uint32_t served = 0;  // packets
   std::uint32_t from = 0, to = 0;
   std::uint8_t waiting = 0;                     // classes with something queued
   std::uint8_t paused = 0;                      // classes, by the other end
-  std::uint8_t pausing = 0;                     // classes of this ingress that the other end pauses
   std::array<std::int64_t, kClasses> queued{};  // bytes
   std::int64_t longest_queue = 0;               // of data, so far
   PortStatistics use;
   std::array<Ring<std::uint32_t>, kClasses> queue;  // packets
-  std::int64_t bandwidth_Bps = 0;
-  std::array<std::int64_t, kClasses> ingress{};   // bytes that came by here, still at the other end
-  std::array<std::int64_t, kClasses> headroom{};  // of them, beyond the threshold
+};
+
+// With PFC, of a link, by class: what came by it and is still at the other end, whose affair it is.
+struct alignas(64) Ingress {
+  std::array<std::int64_t, kClasses - 1> bytes{};
+  std::array<std::int64_t, kClasses - 1> headroom{};  // of them, beyond the threshold
   std::int64_t headroom_limit = 0;
+  std::uint8_t pausing = 0;  // classes
 };
 
 inline std::int64_t QueuedData(const Port& port) {
@@ -100,8 +113,23 @@ class Fabric {
   Status Setup(const cluster::Cluster& cluster, const Settings& settings, Paths* paths);
 
   bool is_host(std::uint32_t node) const { return nodes_[node].host; }
-  // Everything at a switch from `now` to the end of the batch.
-  void RunSwitch(std::uint32_t number, SimTime now);
+
+  // From now on windows with much to do go over so many threads; `always`: all windows do.
+  // REQUIRES: there are switches, no lanes, and no logs of links over time.
+  void UseThreads(int threads, bool always);
+  // When RunSwitches is due, at the latest.
+  SimTime NextSwitches() const { return open_ ? window_end_ : switch_events.NextTime(); }
+  // At NextSwitches(): a switch's turn; or opens a window, or closes it.
+  void RunSwitches(SimTime now);
+  // Closes the window that is open, if any: what switches did until its end is seen.
+  void Settle() {
+    if (open_) CloseWindow();
+  }
+  // Nobody has gone beyond the time that comes back, or goes from now on. No window is opened any
+  // more. REQUIRES: none is open.
+  SimTime EndAfter(SimTime now);
+  // All that switches have sent before is known.
+  SimTime known_until(SimTime now) const { return open_ ? window_begin_ : now; }
 
   // For hosts. What arrives before `until`, in the order of (time, link).
   void TakeArrivals(std::uint32_t number, SimTime until, std::vector<Passing>* packets,
@@ -140,7 +168,7 @@ class Fabric {
     Node& n = nodes_[node];
     if (time >= n.wake) return;
     n.wake = time;
-    events.Push({time, node});
+    (n.host ? host_events : switch_events).Push({time, node});
   }
   // True if the event is the node's turn, not one that an earlier wake has replaced.
   bool TakeWake(const Event& event) {
@@ -150,31 +178,37 @@ class Fabric {
     return true;
   }
 
-  SimTime ServiceTime(Port* port, std::int32_t bytes) const {
-    for (std::size_t i : {0, 1}) {
-      if (port->memo_bytes[i] == bytes) return port->memo_time[i];
-    }
-    const std::size_t i = bytes > kControlBytes ? 0 : 1;
-    port->memo_bytes[i] = bytes;
-    return port->memo_time[i] = TransferTime(bytes, port->bandwidth_Bps);
+  SimTime ServiceTime(const Port& port, std::int32_t bytes) const {
+    if (bytes == packet_bytes_) return port.full_time;
+    if (bytes == kControlBytes) return port.control_time;
+    return TransferTime(bytes, port.bandwidth_Bps);
   }
+  const Port& port(std::uint32_t number) const { return ports_[number]; }
   Port& port(std::uint32_t number) { return ports_[number]; }
   // On the links to the node, each link's in order.
   std::span<const Passing> inbox(std::uint32_t node) const { return nodes_[node].inbox; }
   std::span<const Port> ports() const { return ports_; }
   Telemetry& telemetry() { return telemetry_; }
+  std::uint32_t NewNote() {
+    if (telemetry_.full()) Settle();
+    return telemetry_.New();
+  }
   Pool& pool() { return pool_; }
-  PacketCounts& counts() { return counts_; }
-  const PacketCounts& counts() const { return counts_; }
+  std::uint32_t AddPacket(const Packet& packet) {
+    if (pool_.full()) Settle();
+    return pool_.Add(packet);
+  }
+  // Of the owner's thread: hosts', and switches' but what other threads do.
+  PacketTotals& totals() { return workers_.front().totals; }
+  // Of all. Closes what is still paused.
+  const PacketCounts& Count(SimTime now);
   UseLog& log() { return log_; }
   QueueLog& queues() { return queues_; }
   const QueueLog& queues() const { return queues_; }
-  // Closes what is still paused at the end of the run.
-  void Finish(SimTime now);
   // A cycle of links each of which waits for the next, by PFC; empty if there is none.
   std::vector<std::uint32_t> PauseCycle() const;
 
-  des::EventQueue<Event> events;
+  des::EventQueue<Event> host_events, switch_events;
 
  private:
   struct Due {  // a port's next service
@@ -190,6 +224,7 @@ class Fabric {
     std::vector<Passing> inbox;         // on the links to it; each link's in order
     std::int64_t used = 0, buffer = 0;  // bytes
     bool host = true;
+    std::uint32_t letters = 0;           // the window that unopened ones are of
     std::uint32_t first = 0, ports = 0;  // links from it, in leaving_
     std::uint32_t pausing = 0;           // classes of links to it that it pauses
     std::int64_t shared = 0, shared_used = 0;
@@ -202,41 +237,88 @@ class Fabric {
     std::int64_t bytes = 0;
   };
 
+  struct Letters {  // to a node
+    std::vector<Passing> packets;
+    std::vector<Pause> pauses;
+  };
+  struct alignas(64) Outgoing : Letters {
+    SimTime earliest = kNever;  // that is in them
+  };
+  // What a thread has of its own.
+  struct alignas(64) Worker {
+    // Of the batch under way.
+    std::vector<Passing> arrivals, sorted;   // sorted by port
+    std::vector<std::uint32_t> first, next;  // in `sorted`, by slot
+    std::vector<std::uint32_t> active;       // slots with something to do
+    std::vector<BufferStep> steps;
+    bool pauses_come = false, by_port = false, steps_on = false;
+    std::int64_t held = 0, most_held = 0;  // by the port at work, since the batch began
+    // Of the window.
+    std::vector<Outgoing> outgoing;           // by node
+    std::vector<std::uint32_t> addressed;     // nodes that they are for
+    std::vector<std::uint32_t> lost, unread;  // packets and records that are free now
+    PacketTotals totals;
+  };
+
   struct Utilisation {  // of a port, for PINT
     double value = 0;
     SimTime last = 0;
     std::int32_t bytes = 0;  // of the last packet
   };
 
-  // Batches.cc.
-  void Collect(Node* node, SimTime until);
-  void SortArrivals(const Node& node);
-  void DropPauses(Node* node) const;
-  std::int64_t Sort(Node* node, SimTime until);
-  bool PortsAreApart(const Node& node, std::int64_t bytes);
-  void RunInOrder(Node* node, std::uint32_t number, SimTime until);
-  void RunPorts(Node* node, SimTime until, std::int64_t bytes);
-  void FetchQueues(std::uint32_t out) const;
-  void FetchQueued(std::uint32_t out) const;
-  void RunDue(Node* node, SimTime until);
-  void NoteLargest(std::int64_t used);
+  // Shared.cc: windows.
+  void StartThreads();
+  void OpenWindow(SimTime now);
+  void CloseWindow();
+  void WorkThrough(std::size_t worker);
+  bool WorthSharing(SimTime now);
+  void Deliver(Worker* w);
+  std::uint64_t hops() const;
+  Outgoing& LettersTo(Worker* w, std::uint32_t node, SimTime at) {
+    Outgoing& out = w->outgoing[node];
+    if (out.earliest == kNever) w->addressed.push_back(node);
+    out.earliest = std::min(out.earliest, at);
+    return out;
+  }
+  void OpenLetters(std::uint32_t number);
+  static void Read(Letters* letters, Node* node);
+  static void FetchPackets(const Letters& letters);
+  // Batches.cc. Everything at a switch from `now` to the end of the batch, which comes back with
+  // the time of the next one.
+  SimTime RunSwitch(Worker* w, std::uint32_t number, SimTime now);
+  void Collect(Worker* w, std::uint32_t number, SimTime until);
+  void SortArrivals(Worker* w, const Node& node);
+  void DropPauses(const Worker& w, Node* node) const;
+  std::int64_t Sort(Worker* w, Node* node, SimTime until);
+  bool PortsAreApart(const Worker& w, const Node& node, std::int64_t bytes);
+  void RunInOrder(Worker* w, Node* node, SimTime until);
+  void RunPorts(Worker* w, Node* node, SimTime until, std::int64_t bytes);
+  void FetchQueues(const Worker& w, std::uint32_t out) const;
+  void FetchQueued(const Worker& w, std::uint32_t out) const;
+  void RunDue(Worker* w, Node* node, SimTime until);
+  void NoteLargest(Worker* w, std::int64_t used);
   SimTime NextWork(const Node& node) const;
   // Fabric.cc: a packet.
-  void RunPort(Node* node, std::uint32_t out, std::span<const Passing> arrivals, SimTime until);
-  void ServeDue(std::uint32_t number, Port* port);
-  void ServeOn(std::uint32_t number, Port* port, std::uint32_t packet, Packet* p, SimTime now);
-  bool ServeQueuedOn(std::uint32_t number, Port* port, SimTime now, int below);
+  void RunPort(Worker* w, Node* node, std::uint32_t out, std::span<const Passing> arrivals,
+               SimTime until);
+  void ForwardOn(Worker* w, std::uint32_t node, std::uint32_t packet, std::uint32_t link);
+  void ServeDue(Worker* w, std::uint32_t number, Port* port);
+  void ServeOn(Worker* w, std::uint32_t number, Port* port, std::uint32_t packet, Packet* p,
+               SimTime now);
+  bool ServeQueuedOn(Worker* w, std::uint32_t number, Port* port, SimTime now, int below);
   void EnqueueOn(std::uint32_t number, Port* port, std::uint32_t packet, Packet* p, SimTime now);
-  void Schedule(Node* node, std::uint32_t number, Port* port, SimTime time);
-  void Hold(Node* node, std::int64_t bytes, SimTime now, std::uint32_t link);
-  void Accept(Node* node, std::uint32_t packet, std::uint32_t out, Port* port, std::uint32_t in);
-  bool MakeRoom(Node* node, std::uint32_t out, std::uint32_t in, std::uint32_t* packet);
-  void Drop(std::uint32_t out, std::uint32_t packet);
-  void PushOnWire(std::uint32_t number, const Port& port, std::uint32_t packet, const Packet& p);
+  void Schedule(const Worker& w, Node* node, std::uint32_t number, Port* port, SimTime time);
+  void Hold(Worker* w, Node* node, std::int64_t bytes, SimTime now, std::uint32_t link);
+  void Accept(Worker* w, Node* node, std::uint32_t packet, std::uint32_t out, Port* port,
+              std::uint32_t in);
+  bool MakeRoom(Worker* w, Node* node, std::uint32_t out, std::uint32_t in, std::uint32_t* packet);
+  void Drop(Worker* w, std::uint32_t out, std::uint32_t packet);
+  void PushOnWire(Worker* w, std::uint32_t number, const Port& port, std::uint32_t packet,
+                  const Packet& p);
   // Of the buffer; with PFC control messages are a queue's own affair.
   bool Counts(const Packet& packet) const { return !settings_.pfc || packet.cls > 0; }
   void Observe(std::uint32_t number, Port* port, std::int64_t queue, SimTime now, Packet* p);
-  SimTime CutThrough(Port* port, Packet* p, SimTime now);
+  SimTime CutThrough(Port* port, const Packet& p, SimTime now) const;
   void NoteUtilisation(std::uint32_t number, std::int64_t queue, SimTime now, Packet* packet);
   bool Marks(std::uint32_t number, const Port& port, std::int64_t queue) const;
   std::uint32_t Choose(std::uint32_t node, Packet* packet) const;
@@ -244,31 +326,46 @@ class Fabric {
     return std::countr_zero(static_cast<unsigned>(port.waiting & ~port.paused) | 1u << kClasses);
   }
   // Pauses.cc.
-  bool AdmitLossless(Node* node, const Packet& packet, std::uint32_t in);
-  void ReleaseLossless(Node* holder, const Packet& packet, SimTime now);
-  void SendPause(std::uint32_t in, std::uint8_t cls, bool on, SimTime now);
+  bool AdmitLossless(Worker* w, Node* node, const Packet& packet, std::uint32_t in);
+  void ReleaseLossless(Worker* w, Node* holder, const Packet& packet, SimTime now);
+  void TakePauseOn(Worker* w, const Pause& pause);
+  void SendPause(Worker* w, std::uint32_t in, std::uint8_t cls, bool on, SimTime now);
 
   Settings settings_;
   Paths* paths_ = nullptr;
-  std::vector<Port> ports_;  // by link
+  std::int32_t packet_bytes_ = 0;  // of full packets
+  std::vector<Port> ports_;        // by link
+  std::vector<Ingress> ingress_;   // by link, with PFC
   Pool pool_;
   std::vector<std::uint32_t> leaving_;           // links by the node that they leave
   std::vector<Node> nodes_;                      // by vertex
   std::vector<std::int64_t> ecn_min_, ecn_max_;  // by link
   std::vector<Utilisation> utilisation_;         // by link
-  // Of the batch under way.
-  std::vector<Passing> arrivals_, sorted_;   // sorted by port
-  std::vector<std::uint32_t> first_, next_;  // in sorted_, by slot
-  std::vector<std::uint32_t> active_;        // slots with something to do
-  std::vector<std::int64_t> came_;           // bytes, by link
-  std::vector<BufferStep> steps_;
-  bool pauses_come_ = false, by_port_ = false, steps_on_ = false;
-  std::int64_t held_ = 0, most_held_ = 0;  // by the port at work, since the batch began
-  bool observed_ = false;                  // telemetry or codes
-  PacketCounts counts_;
+  std::vector<std::int64_t> came_;               // bytes in a batch, by link
+  bool observed_ = false;                        // telemetry or codes
+  PacketCounts counts_;                          // its totals: workers'
   UseLog log_;
   QueueLog queues_;
   Telemetry telemetry_;
+  std::vector<Worker> workers_ = std::vector<Worker>(1);
+  // Of windows that threads share.
+  struct Turn {  // a switch's, in the window
+    std::uint32_t node = 0;
+    SimTime next = kNever;
+  };
+  SimTime end_ = kNever;  // of the run
+  int asked_ = 1;         // threads
+  bool open_ = false, always_ = false;
+  SimTime window_ = kNever;  // how long one is
+  SimTime window_begin_ = 0, window_end_ = 0;
+  std::vector<Turn> turns_;
+  std::vector<std::atomic<bool>> taken_;  // by turn
+  std::vector<Letters> letters_;          // delivered, by node and worker
+  SimTime counted_since_ = 0;
+  std::uint64_t counted_ = 0;  // hops by then
+  std::uint64_t worth_ = 0;    // least hops in a window that is shared
+  bool worthwhile_ = false;
+  std::unique_ptr<WindowThreads> threads_;
 };
 
 }  // namespace orrery::network::packet

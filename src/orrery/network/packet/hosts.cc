@@ -55,14 +55,14 @@ std::uint32_t Hosts::AddFlow(DeviceId from, DeviceId to, std::uint64_t salt) {
   flow.parameters = &settings_.parameters;
   for (std::uint32_t h = 0; h < way.hops; ++h) {
     Port& port = fabric_->port(paths_->link(way.first + h));
-    flow.base_rtt += port.latency + fabric_->ServiceTime(&port, flow.packet_bytes);
+    flow.base_rtt += port.latency + fabric_->ServiceTime(port, flow.packet_bytes);
     flow.to_node = port.to;
     flow.last_link = paths_->link(way.first + h);
   }
   const Paths::Way& back = paths_->back(number);
   for (std::uint32_t h = 0; h < back.hops; ++h) {
     Port& port = fabric_->port(paths_->link(back.first + h));
-    flow.base_rtt += port.latency + fabric_->ServiceTime(&port, kControlBytes);
+    flow.base_rtt += port.latency + fabric_->ServiceTime(port, kControlBytes);
   }
   flow.credit = flow.unasked = flow.told =
       static_cast<std::uint32_t>(settings_.window / flow.packet_bytes);
@@ -195,7 +195,7 @@ void Hosts::Take(std::uint32_t node, std::uint32_t number, SimTime now) {
 // What the host does at `now`, once it has taken what came.
 void Hosts::Turn(Host* turning, SimTime now) {
   Host& host = *turning;
-  ++fabric_->counts().turns;
+  ++fabric_->totals().turns;
   for (const std::uint32_t lane : disturbed_) Disturb(lane, now);
   disturbed_.clear();
   GivePulls(&host, now);
@@ -322,7 +322,7 @@ SimTime Hosts::FetchTimeOf(const Flow& flow, std::int32_t bytes) {
   SimTime time = 0;
   for (const std::uint32_t l : paths_->before(flow.flow)) {
     Port& port = fabric_->port(l);
-    time += port.latency + fabric_->ServiceTime(&port, bytes);
+    time += port.latency + fabric_->ServiceTime(port, bytes);
   }
   return time;
 }
@@ -338,7 +338,7 @@ SimTime Hosts::Cross(std::span<const std::uint32_t> links, SimTime at, std::int3
     Port& port = fabric_->port(l);
     const SimTime begin = std::max(at, free_[l]);
     fabric_->CountUse(l, begin, 0, 1, bytes);
-    free_[l] = begin + fabric_->ServiceTime(&port, bytes);
+    free_[l] = begin + fabric_->ServiceTime(port, bytes);
     at = free_[l] + port.latency;
   }
   return at;
@@ -391,7 +391,7 @@ void Hosts::Send(HostPort* port, Flow* flow, SimTime now) {
   if (repeated) {
     flow->again.Pop();
     ++flow->repeated;
-    ++fabric_->counts().retransmissions;
+    ++fabric_->totals().retransmissions;
   } else {
     ++flow->next;
   }
@@ -410,7 +410,7 @@ void Hosts::Send(HostPort* port, Flow* flow, SimTime now) {
   p.entropy = static_cast<std::uint16_t>(flow->entropy);
   p.cls = flow->cls;
   if (number + 1 == message.first + message.packets) p.flags = kLastOfMessage;
-  if (settings_.control->telemetry) p.note = fabric_->telemetry().New();
+  if (settings_.control->telemetry) p.note = fabric_->NewNote();
   flow->in_flight += p.bytes;
   flow->last_sent = now;
   if (settings_.control->credit) --flow->credit;
@@ -419,12 +419,12 @@ void Hosts::Send(HostPort* port, Flow* flow, SimTime now) {
     const double wait = static_cast<double>(p.bytes) / flow->pace.rate_Bps * 1e12;
     flow->due = std::max(flow->due, now) + RoundToPs(wait);
   }
-  ++fabric_->counts().data_packets;
+  ++fabric_->totals().data_packets;
   if (!flow->armed) Arm(flow, now);
   if (lanes_.alone(flow->lane)) {
     lanes_.Send(flow->lane, p, (p.flags & kLastOfMessage) != 0);
   } else {
-    fabric_->Serve(port->link, fabric_->pool().Add(p), now);
+    fabric_->Serve(port->link, fabric_->AddPacket(p), now);
   }
 }
 
@@ -444,7 +444,7 @@ void Hosts::SendBack(const Packet& cause, Kind kind, std::uint32_t number, std::
   p.bytes = kControlBytes;
   p.cls = settings_.control_first ? 0 : flows_[cause.flow].cls;
   if ((cause.flags & kMarked) != 0) p.flags = kMarkEcho;
-  fabric_->Enqueue(fabric_->pool().Add(p), now, way.link);
+  fabric_->Enqueue(fabric_->AddPacket(p), now, way.link);
 }
 
 void Hosts::GivePulls(Host* host, SimTime now) {

@@ -71,6 +71,7 @@ class Hosts {
   des::EventQueue<Done> done;     // messages at their GPUs
   des::EventQueue<Event> timers;  // of flows
 
+  bool has_lanes() const { return lanes_.possible(); }
   std::size_t unfinished() const { return unfinished_; }
   std::uint32_t patience() const { return patience_; }  // most timeouts in a row of a flow
   std::uint32_t retransmissions(std::uint32_t flow) const { return flows_[flow].repeated; }

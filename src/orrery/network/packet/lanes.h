@@ -103,7 +103,7 @@ class Lanes {
            last.latency;
   }
   SimTime Service(const Lane& lane, std::size_t hop, std::int32_t bytes) const {
-    return fabric_->ServiceTime(&fabric_->port(lane.links[hop]), bytes);
+    return fabric_->ServiceTime(fabric_->port(lane.links[hop]), bytes);
   }
 
  private:

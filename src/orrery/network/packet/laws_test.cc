@@ -197,7 +197,7 @@ void ExpectWithinBounds(const cluster::Cluster& cluster, const Drawn& d, const S
 }
 
 TEST(PacketLaws, HoldOnDrawnFabricsAndTraffic) {
-  int ran = 0, lossy = 0;
+  int ran = 0, lossy = 0, shared = 0;
   std::map<std::string, int> controls;
   // More for a longer campaign.
   const char* draws = std::getenv("ORRERY_DRAWS");
@@ -233,8 +233,14 @@ TEST(PacketLaws, HoldOnDrawnFabricsAndTraffic) {
       return std::pair(b.time, HashCombine(seed, b.transfer.creator));
     });
     EXPECT_EQ(Simulate(cluster, shuffled, d.packet).ends, out.ends);
+    const int threads = static_cast<int>(2 + seed % 3);
+    const Outcome threaded =
+        Simulate(cluster, d.begins, d.packet, false, false, seed % 2 == 0, threads);
+    shared += threaded.counts.windows > 0 ? 1 : 0;
+    ExpectSame(threaded, Simulate(cluster, d.begins, d.packet, false, false, seed % 2 == 0));
     if (testing::Test::HasFailure()) return;
   }
+  EXPECT_GT(shared, 50);
   EXPECT_GT(ran, 90);
   EXPECT_GT(lossy, 10);
   EXPECT_EQ(controls.size(), Controls().size());

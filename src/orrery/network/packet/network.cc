@@ -1,8 +1,9 @@
 // `packet` behind network.h: transfers between hosts are packets, those inside a host `links`'.
 //
 // Assumptions. What stays inside a host or an NVLink domain meets only its like: its links are a
-// `links` of their own. One partition. Links that change during the run and reduction in switches
-// are refused. Messages of a connection share one queue pair (hosts.h).
+// `links` of their own. One partition, whose switches may have several threads. Links that change
+// during the run and reduction in switches are refused. Messages of a connection share one queue
+// pair (hosts.h).
 #include <algorithm>
 
 #include "orrery/base/check.h"
@@ -67,8 +68,9 @@ class PacketNetwork final : public Network {
   }
 
   SimTime next_time() const override {
-    return std::min({fabric_.events.NextTime(), hosts_.timers.NextTime(), hosts_.NextLanding(),
-                     hosts_.done.NextTime(), local_->next_time()});
+    return std::min({fabric_.NextSwitches(), fabric_.host_events.NextTime(),
+                     hosts_.timers.NextTime(), hosts_.NextLanding(), hosts_.done.NextTime(),
+                     local_->next_time()});
   }
 
   SimTime AdvanceUntil(SimTime t, std::vector<Completion>* done) override {
@@ -78,9 +80,11 @@ class PacketNetwork final : public Network {
       if (next > t || next == kNever) break;
       if (next > now_ && done->size() > before) return now_;
       now_ = next;
-      if (fabric_.events.NextTime() == next) {
-        const Event event = fabric_.events.Top();
-        fabric_.events.Pop();
+      if (fabric_.NextSwitches() == next) {
+        fabric_.RunSwitches(next);
+      } else if (fabric_.host_events.NextTime() == next) {
+        const Event event = fabric_.host_events.Top();
+        fabric_.host_events.Pop();
         TakeTurn(event, t);
       } else if (hosts_.timers.NextTime() == next) {
         const Event timer = hosts_.timers.Top();
@@ -103,7 +107,8 @@ class PacketNetwork final : public Network {
   void Deliver(const RemoteHop&) override { ORRERY_CHECK(false, "packet has one partition"); }
   SimTime lookahead() const override { return kNever; }
 
-  std::span<const PortStatistics> statistics() const override {
+  std::span<const PortStatistics> statistics() override {
+    End();
     statistics_.clear();
     for (const packet::Port& port : fabric_.ports()) statistics_.push_back(port.use);
     const auto inside = local_->statistics();
@@ -129,10 +134,19 @@ class PacketNetwork final : public Network {
     fabric_.queues() = QueueLog(cluster_->links().size(), steps);
   }
   const PacketCounts* packet_counts() override {
-    fabric_.Finish(now_);
-    return &fabric_.counts();
+    End();
+    return &fabric_.Count(now_);
   }
   const QueueLog* queue_log() const override { return &fabric_.queues(); }
+
+  // Lanes see into switches at any time, and logs are one for all links.
+  int UseThreads(int threads, bool always) override {
+    const bool one = cluster_->direct() || hosts_.has_lanes() || fabric_.log().on() ||
+                     local_->use_log()->on() || fabric_.queues().on();
+    if (one || threads < 2) return 1;
+    fabric_.UseThreads(threads, always);
+    return threads;
+  }
 
   Status status() const override {
     if (!status_.ok()) return status_;
@@ -141,11 +155,25 @@ class PacketNetwork final : public Network {
   }
 
  private:
+  // How far each node has come when the caller stops depends on the order of work: before anything
+  // is counted all go on to the same time.
+  void End() {
+    if (ended_) return;
+    ended_ = true;
+    fabric_.Settle();
+    const SimTime end = fabric_.EndAfter(now_);
+    std::vector<Completion> more;
+    while (next_time() < end) AdvanceUntil(end - 1, &more);
+  }
+
   void TakeTimer(const Event& timer) {
     hosts_.OnTimer(timer.target, now_);
-    if (hosts_.patience() >= kPatience && status_.ok() && !fabric_.PauseCycle().empty()) {
+    if (hosts_.patience() < kPatience || !status_.ok()) return;
+    fabric_.Settle();
+    if (!fabric_.PauseCycle().empty()) {
       status_ = Stuck();
-      fabric_.events.Clear();
+      fabric_.switch_events.Clear();
+      fabric_.host_events.Clear();
       hosts_.timers.Clear();
     }
   }
@@ -153,7 +181,6 @@ class PacketNetwork final : public Network {
   // Nothing starts before `t`, unless something ends.
   void TakeTurn(const Event& event, SimTime t) {
     if (!fabric_.TakeWake(event)) return;
-    if (!fabric_.is_host(event.target)) return fabric_.RunSwitch(event.target, now_);
     const SimTime limit = std::min(t, local_->next_time());
     hosts_.Run(event.target, now_,
                hosts_.RunsAhead(event.target, now_, limit < kNever ? limit + 1 : kNever));
@@ -205,6 +232,7 @@ class PacketNetwork final : public Network {
   packet::Settings settings_;
   const cluster::Cluster* cluster_ = nullptr;
   SimTime now_ = 0;
+  bool ended_ = false;
   PathCache connections_;
   std::vector<std::uint32_t> flow_of_;  // by connection
   packet::Paths ways_;
@@ -213,7 +241,7 @@ class PacketNetwork final : public Network {
   std::unique_ptr<Network> local_;
   std::vector<Transfer> batch_;  // scratch
   Status status_;
-  mutable std::vector<PortStatistics> statistics_;
+  std::vector<PortStatistics> statistics_;
 };
 
 }  // namespace

@@ -65,6 +65,8 @@ class Pool {
   }
   Packet& operator[](std::uint32_t number) { return packets_[number]; }
   const Packet& operator[](std::uint32_t number) const { return packets_[number]; }
+  // The next packet moves all others.
+  bool full() const { return free_.empty() && packets_.size() == packets_.capacity(); }
   void Free(std::uint32_t number) { free_.push_back(number); }
   void FetchAhead(std::uint32_t number) const { __builtin_prefetch(packets_.data() + number); }
 

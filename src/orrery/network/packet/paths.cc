@@ -28,6 +28,7 @@ void Paths::Setup(const cluster::Cluster& cluster) {
 
 Paths::Way Paths::AddFabricPart(std::span<const LinkId> route) {
   Way way;
+  MakeRoom(&links_, route.size());
   way.first = static_cast<std::uint32_t>(links_.size());
   for (const LinkId link : route) {
     if (Local(*cluster_, link)) continue;
@@ -46,6 +47,7 @@ std::uint32_t Paths::Add(DeviceId from, DeviceId to, std::uint64_t salt, int way
   const auto first = std::ranges::find_if(route_, fabric);
   const auto last = std::find_if(route_.rbegin(), route_.rend(), fabric).base();
   ORRERY_CHECK(first != route_.end(), "a flow of packets leaves the host");
+  MakeRoom(&links_, route_.size());
   flow.before = static_cast<std::uint32_t>(links_.size());
   for (auto l = route_.begin(); l != first; ++l) links_.push_back(l->value), ++flow.befores;
   flow.after = static_cast<std::uint32_t>(links_.size());
@@ -58,10 +60,15 @@ std::uint32_t Paths::Add(DeviceId from, DeviceId to, std::uint64_t salt, int way
   }
   flow.ways = cluster::HasOneWay(salt) ? 1 : static_cast<std::uint32_t>(std::max(ways, 1));
   flow.first_way = static_cast<std::uint32_t>(ways_.size());
+  MakeRoom(&ways_, flow.ways);
   ways_.resize(ways_.size() + flow.ways);
   ways_[flow.first_way] = AddFabricPart(route_);
   cluster_->Route(to, flow.from, salt < cluster::kFirstName ? salt : 0, &route_);
   flow.back = AddFabricPart(route_);
+  for (std::uint32_t w = 1; at_once_ && w < flow.ways; ++w) {
+    Compute(flow, w, &ways_[flow.first_way + w]);
+  }
+  MakeRoom(&flows_, 1);
   flows_.push_back(flow);
   return static_cast<std::uint32_t>(flows_.size() - 1);
 }

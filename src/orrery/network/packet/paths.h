@@ -5,9 +5,13 @@
 // (NVLink, PCIe) are kept apart: packets begin and end at NICs (hosts.h).
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "orrery/cluster/cluster.h"
@@ -25,6 +29,12 @@ class Paths {
   };
 
   void Setup(const cluster::Cluster& cluster);
+  // Before arrays move `settle` is called, so that nobody reads them. All ways of a flow are
+  // computed when it is added, where `at_once`: then nothing is written while ways are looked up.
+  void Share(std::function<void()> settle, bool at_once) {
+    settle_ = std::move(settle);
+    at_once_ = at_once;
+  }
   // A flow's number: room for `ways` ways. REQUIRES: the route leaves the host.
   std::uint32_t Add(DeviceId from, DeviceId to, std::uint64_t salt, int ways);
   const Way& way(std::uint32_t flow, std::uint32_t entropy) {
@@ -66,6 +76,12 @@ class Paths {
     std::uint8_t befores = 0, afters = 0;
     Way back;
   };
+  template <class T>
+  void MakeRoom(std::vector<T>* array, std::size_t more) const {
+    if (array->size() + more <= array->capacity()) return;
+    if (settle_) settle_();
+    array->reserve(std::max(2 * array->capacity(), array->size() + more));
+  }
   void Compute(const Flow& flow, std::uint32_t entropy, Way* way);
   Way AddFabricPart(std::span<const LinkId> route);
 
@@ -75,6 +91,8 @@ class Paths {
   std::vector<std::uint32_t> links_;
   std::vector<std::uint16_t> slot_of_;  // by link
   std::vector<LinkId> route_;           // scratch
+  std::function<void()> settle_;
+  bool at_once_ = false;
 };
 
 }  // namespace orrery::network::packet

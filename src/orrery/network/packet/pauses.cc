@@ -7,26 +7,26 @@
 namespace orrery::network::packet {
 // With PFC: counts the packet for its ingress, and pauses that at the threshold. False if even the
 // headroom is full, which it never is.
-bool Fabric::AdmitLossless(Node* node, const Packet& packet, std::uint32_t in) {
-  Port& from = ports_[in];
-  const auto c = static_cast<std::size_t>(packet.cls);
+bool Fabric::AdmitLossless(Worker* w, Node* node, const Packet& packet, std::uint32_t in) {
+  Ingress& from = ingress_[in];
+  const auto c = static_cast<std::size_t>(packet.cls) - 1;
   bool pause = false;
   if (settings_.pfc_xoff > 0) {
-    from.ingress[c] += packet.bytes;
-    pause = from.ingress[c] > settings_.pfc_xoff;
+    from.bytes[c] += packet.bytes;
+    pause = from.bytes[c] > settings_.pfc_xoff;
   } else {
     const auto over = [&] {
-      return std::max<std::int64_t>(from.ingress[c] - from.headroom[c] - kReserve, 0);
+      return std::max<std::int64_t>(from.bytes[c] - from.headroom[c] - kReserve, 0);
     };
     const auto threshold = [&] { return Threshold(node->shared - node->shared_used); };
     const std::int64_t was = over();
-    from.ingress[c] += packet.bytes;
+    from.bytes[c] += packet.bytes;
     const std::int64_t more = over() - was;
     if (over() > threshold() && more > 0) {
       from.headroom[c] += packet.bytes;
       if (from.headroom[c] > from.headroom_limit) {
         from.headroom[c] -= packet.bytes;
-        from.ingress[c] -= packet.bytes;
+        from.bytes[c] -= packet.bytes;
         return false;
       }
       pause = true;
@@ -35,47 +35,50 @@ bool Fabric::AdmitLossless(Node* node, const Packet& packet, std::uint32_t in) {
       pause = over() > 0 && over() >= threshold();
     }
   }
-  if (pause && (from.pausing & Bit(packet.cls)) == 0) SendPause(in, packet.cls, true, packet.at);
+  if (pause && (from.pausing & Bit(packet.cls)) == 0) SendPause(w, in, packet.cls, true, packet.at);
   return true;
 }
 
 // The packet has left the node's buffer: its ingress has less, and may go on.
-void Fabric::ReleaseLossless(Node* holder, const Packet& packet, SimTime now) {
+void Fabric::ReleaseLossless(Worker* w, Node* holder, const Packet& packet, SimTime now) {
   Node& node = *holder;
   const std::uint32_t in = paths_->link(packet.path + packet.hop - 1);
-  Port& from = ports_[in];
-  const auto c = static_cast<std::size_t>(packet.cls);
+  Ingress& from = ingress_[in];
+  const auto c = static_cast<std::size_t>(packet.cls) - 1;
   const auto over = [&] {
-    return std::max<std::int64_t>(from.ingress[c] - from.headroom[c] - kReserve, 0);
+    return std::max<std::int64_t>(from.bytes[c] - from.headroom[c] - kReserve, 0);
   };
   bool resume = false;
   if (settings_.pfc_xoff > 0) {
-    from.ingress[c] -= packet.bytes;
-    resume = from.ingress[c] < settings_.pfc_xon;
+    from.bytes[c] -= packet.bytes;
+    resume = from.bytes[c] < settings_.pfc_xon;
   } else {
     const std::int64_t was = over();
     from.headroom[c] -= std::min<std::int64_t>(from.headroom[c], packet.bytes);
-    from.ingress[c] -= packet.bytes;
+    from.bytes[c] -= packet.bytes;
     node.shared_used += over() - was;
     const std::int64_t threshold = Threshold(node.shared - node.shared_used);
     resume = from.headroom[c] == 0 &&
              (over() == 0 || over() + 2 * std::int64_t{settings_.packet_bytes()} <= threshold);
   }
-  if (resume && (from.pausing & Bit(packet.cls)) != 0) SendPause(in, packet.cls, false, now);
+  if (resume && (from.pausing & Bit(packet.cls)) != 0) SendPause(w, in, packet.cls, false, now);
 }
 
 // ---- pauses ----
 
-void Fabric::SendPause(std::uint32_t in, std::uint8_t cls, bool on, SimTime now) {
-  Port& from = ports_[in];
-  from.pausing = static_cast<std::uint8_t>(from.pausing ^ Bit(cls));
+void Fabric::SendPause(Worker* w, std::uint32_t in, std::uint8_t cls, bool on, SimTime now) {
+  const Port& from = ports_[in];
+  ingress_[in].pausing = static_cast<std::uint8_t>(ingress_[in].pausing ^ Bit(cls));
   nodes_[from.to].pausing += on ? 1 : -1;
-  Node& sender = nodes_[from.from];
-  sender.pauses.push_back({now + from.latency, in, cls, on});
-  Wake(from.from, now + from.latency);
+  const Pause pause{now + from.latency, in, cls, on};
+  if (open_) return LettersTo(w, from.from, pause.time).pauses.push_back(pause);
+  nodes_[from.from].pauses.push_back(pause);
+  Wake(from.from, pause.time);
 }
 
-void Fabric::TakePause(const Pause& pause) {
+void Fabric::TakePause(const Pause& pause) { TakePauseOn(&workers_.front(), pause); }
+
+void Fabric::TakePauseOn(Worker* w, const Pause& pause) {
   Port& port = ports_[pause.port];
   PacketPort& count = counts_.ports[pause.port];
   const std::uint8_t before = port.paused;
@@ -92,15 +95,7 @@ void Fabric::TakePause(const Pause& pause) {
   }
   Node& node = nodes_[port.from];
   if (!node.host && NextClass(port) < kClasses) {
-    Schedule(&node, pause.port, &port, std::max(port.free, pause.time));
-  }
-}
-
-void Fabric::Finish(SimTime now) {
-  for (PacketPort& p : counts_.ports) {
-    if (p.paused_since < 0) continue;
-    p.paused += std::max<SimTime>(now - p.paused_since, 0);
-    p.paused_since = -1;
+    Schedule(*w, &node, pause.port, &port, std::max(port.free, pause.time));
   }
 }
 

@@ -103,7 +103,7 @@ void Hosts::OnNack(const Packet& packet, SimTime now) {
   } else {
     if (packet.number < flow.una) return;
     while (flow.una < packet.number) ++flow.una;
-    fabric_->counts().retransmissions += flow.next - flow.una;
+    fabric_->totals().retransmissions += flow.next - flow.una;
     flow.repeated += flow.next - flow.una;
     flow.next = flow.una;
     flow.in_flight = 0;
@@ -156,7 +156,7 @@ void Hosts::OnTimer(std::uint32_t number, SimTime now) {
     return;
   }
   ++flow.timeouts;
-  ++fabric_->counts().timeouts;
+  ++fabric_->totals().timeouts;
   patience_ = std::max(patience_, flow.timeouts);
   flow.in_flight = 0;
   if (settings_.selective) {
@@ -170,7 +170,7 @@ void Hosts::OnTimer(std::uint32_t number, SimTime now) {
         flow.credit, std::min<std::uint32_t>(static_cast<std::uint32_t>(flow.again.size()), first));
     if (starved) TopUp(&flow);
   } else {
-    fabric_->counts().retransmissions += flow.next - flow.una;
+    fabric_->totals().retransmissions += flow.next - flow.una;
     flow.repeated += flow.next - flow.una;
     flow.next = flow.una;
   }

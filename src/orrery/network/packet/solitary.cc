@@ -30,11 +30,11 @@ bool Hosts::SendStretch(HostPort* port, std::size_t cls, SimTime now) {
   }
   if (std::uint64_t{rounds} * flows < kLeastPackets) return false;
   // Before the NIC only the link that is slower may be busy: it sets the step.
-  const SimTime service = fabric_->ServiceTime(&fabric_->port(port->link), bytes);
+  const SimTime service = fabric_->ServiceTime(fabric_->port(port->link), bytes);
   SimTime step = service, begin = now - lead;
   for (const std::uint32_t l : lanes_.lane(lane).before) {
     Port& link = fabric_->port(l);
-    const SimTime here = fabric_->ServiceTime(&link, bytes);
+    const SimTime here = fabric_->ServiceTime(link, bytes);
     step = std::max(step, here);
     if (here <= service && free_[l] > begin) return false;
     begin = std::max(begin, free_[l]) + here + link.latency;
@@ -62,7 +62,7 @@ void Hosts::EndStretch(HostPort* port, SimTime now) {
   if (s.flows == 0) return;
   Ring<std::uint32_t>& ready = port->ready[s.cls];
   const std::int32_t bytes = settings_.packet_bytes();
-  const SimTime service = fabric_->ServiceTime(&fabric_->port(port->link), bytes);
+  const SimTime service = fabric_->ServiceTime(fabric_->port(port->link), bytes);
   const SimTime second = s.begin + service;  // turn
   const SimTime turns = now <= second ? 1 : 1 + (now - second + s.step - 1) / s.step;
   const auto sent =
@@ -72,7 +72,7 @@ void Hosts::EndStretch(HostPort* port, SimTime now) {
     Flow& flow = flows_[ready[j]];
     flow.next -= s.rounds - (sent > j ? (sent - j + s.flows - 1) / s.flows : 0);
   }
-  fabric_->counts().data_packets += sent;
+  fabric_->totals().data_packets += sent;
   // The links before the NIC: as the last packet was read, in time for its turn; from the slower
   // link on it came a step after the one before.
   const SimTime last = s.begin + s.step * (sent - 1);
@@ -82,7 +82,7 @@ void Hosts::EndStretch(HostPort* port, SimTime now) {
   SimTime rest = FetchTime(flows_[ready.front()], bytes);
   for (const std::uint32_t l : lanes_.lane(s.lane).before) {
     Port& link = fabric_->port(l);
-    const SimTime here = fabric_->ServiceTime(&link, bytes);
+    const SimTime here = fabric_->ServiceTime(link, bytes);
     slower = slower || here > service;
     if (slower) at = last - rest;
     fabric_->CountUse(l, std::max<SimTime>(at - s.step * (sent - 1), 0), s.step, sent, bytes);

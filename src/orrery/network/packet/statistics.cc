@@ -4,6 +4,18 @@
 
 namespace orrery::network {
 
+void PacketTotals::Add(const PacketTotals& other) {
+  hops += other.hops;
+  control_hops += other.control_hops;
+  batches += other.batches;
+  turns += other.turns;
+  windows += other.windows;
+  data_packets += other.data_packets;
+  retransmissions += other.retransmissions;
+  timeouts += other.timeouts;
+  largest_buffer = std::max(largest_buffer, other.largest_buffer);
+}
+
 void QueueLog::Note(std::size_t link, SimTime time, std::int64_t before, std::int64_t after) {
   while (time / width_ >= static_cast<SimTime>(steps_)) {
     width_ *= 2;

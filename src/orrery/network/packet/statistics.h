@@ -10,7 +10,7 @@
 namespace orrery::network {
 
 // Of a link: at its sending end, but `pauses` and `paused`, which the other end asked for.
-struct PacketPort {
+struct alignas(64) PacketPort {
   std::int64_t longest_queue = 0;  // bytes of data
   SimTime longest_at = 0;
   std::uint64_t marks = 0, drops = 0, trims = 0, pauses = 0;
@@ -18,13 +18,18 @@ struct PacketPort {
   SimTime paused_since = -1;
 };
 
-struct PacketCounts {
-  std::vector<PacketPort> ports;         // by link
+struct PacketTotals {
   std::uint64_t hops = 0;                // packets served by ports
   std::uint64_t control_hops = 0;        // of them, acknowledgements and other control messages
   std::uint64_t batches = 0, turns = 0;  // of switches, of hosts
+  std::uint64_t windows = 0;             // of time that threads shared
   std::uint64_t data_packets = 0, retransmissions = 0, timeouts = 0;
   std::int64_t largest_buffer = 0;  // bytes that one switch held at most
+  void Add(const PacketTotals& other);
+};
+// `batches`, `turns` and `windows` say how the run was worked through, and depend on its threads.
+struct PacketCounts : PacketTotals {
+  std::vector<PacketPort> ports;  // by link
 };
 
 // The longest data queue of each link in steps of equal width, which doubles as the run goes on

@@ -38,6 +38,8 @@ class Telemetry {
     records_[number].hops = 0;
     return number;
   }
+  // The next record moves all others.
+  bool full() const { return free_.empty() && records_.size() == records_.capacity(); }
   Record& operator[](std::uint32_t number) { return records_[number]; }
   void Free(std::uint32_t number) { free_.push_back(number); }
 

@@ -52,10 +52,11 @@ struct Outcome {
   UseLog use;          // where it was asked for
 };
 
-// by_event: an event at a time, so that no host runs ahead.
+// by_event: an event at a time, so that no host runs ahead. On several threads all windows are
+// shared, however little there is to do.
 inline Outcome Simulate(const cluster::Cluster& cluster, std::vector<Begin> begins,
                         const PacketParameters& packet = {}, bool queue_log = false,
-                        bool use_log = false, bool by_event = false) {
+                        bool use_log = false, bool by_event = false, int threads = 1) {
   auto network = Create("packet", {.packet = packet});
   EXPECT_TRUE(network.ok());
   const std::vector<std::uint32_t> owner(cluster.nvlink_domains(), 0);
@@ -63,6 +64,7 @@ inline Outcome Simulate(const cluster::Cluster& cluster, std::vector<Begin> begi
   EXPECT_TRUE(setup.ok()) << setup.message();
   if (queue_log) (*network)->KeepQueueLog(64);
   if (use_log) (*network)->KeepUseLog(64);
+  (*network)->UseThreads(threads, true);
   std::stable_sort(begins.begin(), begins.end(),
                    [](const Begin& a, const Begin& b) { return a.time < b.time; });
   Outcome out;
@@ -93,6 +95,30 @@ inline Outcome Simulate(const cluster::Cluster& cluster, std::vector<Begin> begi
   out.links.assign(links.begin(), links.end());
   if (use_log) out.use = std::move(*(*network)->use_log());
   return out;
+}
+
+// Same ends, and all that is counted but how the run was worked through.
+inline void ExpectSame(const Outcome& a, const Outcome& b) {
+  EXPECT_EQ(a.status.message(), b.status.message());
+  EXPECT_EQ(a.ends, b.ends);
+  EXPECT_EQ(a.counts.hops, b.counts.hops);
+  EXPECT_EQ(a.counts.control_hops, b.counts.control_hops);
+  EXPECT_EQ(a.counts.largest_buffer, b.counts.largest_buffer);
+  EXPECT_EQ(a.counts.retransmissions, b.counts.retransmissions);
+  EXPECT_EQ(a.counts.timeouts, b.counts.timeouts);
+  EXPECT_EQ(a.counts.data_packets, b.counts.data_packets);
+  for (std::size_t l = 0; l < a.links.size(); ++l) {
+    EXPECT_EQ(a.links[l].bytes, b.links[l].bytes) << l;
+    EXPECT_EQ(a.links[l].busy, b.links[l].busy) << l;
+    const PacketPort &p = a.counts.ports[l], &q = b.counts.ports[l];
+    EXPECT_EQ(p.longest_queue, q.longest_queue) << l;
+    EXPECT_EQ(p.longest_at, q.longest_at) << l;
+    EXPECT_EQ(p.marks, q.marks) << l;
+    EXPECT_EQ(p.trims, q.trims) << l;
+    EXPECT_EQ(p.drops, q.drops) << l;
+    EXPECT_EQ(p.pauses, q.pauses) << l;
+    EXPECT_EQ(p.paused, q.paused) << l;
+  }
 }
 
 // Bursts between random GPUs of different hosts.
