@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/formats/job.md, docs/frameworks.md and README's first answer say what the program says; the tests that
+"""docs/formats/job.md, docs/frameworks.md, docs/validation.md's columns and README's first answer say what the program says; the tests that
 docs/cases.md names exist; 'orrery list constants' has every constant; links between pages lead
 somewhere, docs/README.md names every page, and commands have verbs and options that there are.
 
@@ -19,6 +19,7 @@ PARTS = [
     ("formats/job.md", "job-keys", "keys"),
     ("frameworks.md", "frameworks", "frameworks"),
     ("recipes.md", "recipes", "recipes"),
+    ("validation.md", "columns", "columns"),
 ]
 
 

@@ -11,12 +11,12 @@
 #include "orrery/collective/choice/inert_variables.h"
 #include "orrery/compute/constants.h"
 #include "orrery/constants/constants.h"
-#include "orrery/job/data.h"
 #include "orrery/job/frameworks.h"
 #include "orrery/network/network.h"
 #include "orrery/network/packet/settings.h"
 #include "orrery/recipes/import.h"
 #include "orrery/results/table.h"
+#include "orrery/search/validate/row_tables.h"
 #include "orrery/traffic/flows.h"
 #include "orrery/workload/model.h"
 #include "orrery/workload/plan.h"
@@ -71,6 +71,16 @@ std::vector<Entry> VariableEntries() {
   };
   for (const collective::InertVariable& v : collective::InertVariables()) add(v);
   add(*collective::FindInert("NCCL_SYM_"));
+  return entries;
+}
+
+// Of tables of measured runs.
+std::vector<Entry> ColumnEntries(const search::Columns& columns) {
+  std::vector<Entry> entries;
+  for (const search::Column& column : columns.all()) {
+    entries.emplace_back(
+        column.name, column.means.empty() ? column.description : "another name of " + column.means);
+  }
   return entries;
 }
 
@@ -142,28 +152,31 @@ constexpr std::array<FormatRow, 32> kFormats = {{
     {"pftrace", "Perfetto timeline, open at ui.perfetto.dev: write"},
 }};
 
+using Tables = search::RowTables;
+
 struct Kind {
   std::string_view name;
-  std::vector<Entry> (*entries)(const job::Data& data);
+  std::vector<Entry> (*entries)(const Tables& tables);
 };
-constexpr std::array<Kind, 17> kKinds = {{
-    {"models", [](const job::Data& data) { return Entries(data.models.list()); }},
-    {"clusters", [](const job::Data& data) { return Entries(data.clusters.clusters()); }},
-    {"devices", [](const job::Data& data) { return Entries(data.clusters.devices()); }},
-    {"topologies", [](const job::Data&) { return Entries(cluster::Topologies()); }},
-    {"pcie-trees", [](const job::Data&) { return Entries(cluster::PcieTrees()); }},
-    {"networks", [](const job::Data&) { return Entries(network::Backends()); }},
-    {"congestion-controls", [](const job::Data&) { return Entries(network::packet::Controls()); }},
-    {"load-balancing", [](const job::Data&) { return Entries(network::packet::LoadBalancers()); }},
-    {"schedules", [](const job::Data&) { return Entries(workload::Schedules()); }},
-    {"frameworks", [](const job::Data& data) { return Entries(data.frameworks.rows()); }},
-    {"formats", [](const job::Data&) { return Entries(kFormats); }},
-    {"recipes", [](const job::Data&) { return Entries(recipes::Dialects()); }},
-    {"patterns", [](const job::Data&) { return Entries(traffic::Patterns()); }},
-    {"schedule-patterns", [](const job::Data&) { return Entries(workload::SchedulePatterns()); }},
-    {"flow-sizes", [](const job::Data&) { return Entries(traffic::SizeDistributions()); }},
-    {"nccl-variables", [](const job::Data&) { return VariableEntries(); }},
-    {"constants", [](const job::Data&) { return ConstantEntries(); }},
+constexpr std::array<Kind, 18> kKinds = {{
+    {"models", [](const Tables& tables) { return Entries(tables.data->models.list()); }},
+    {"clusters", [](const Tables& tables) { return Entries(tables.data->clusters.clusters()); }},
+    {"devices", [](const Tables& tables) { return Entries(tables.data->clusters.devices()); }},
+    {"topologies", [](const Tables&) { return Entries(cluster::Topologies()); }},
+    {"pcie-trees", [](const Tables&) { return Entries(cluster::PcieTrees()); }},
+    {"networks", [](const Tables&) { return Entries(network::Backends()); }},
+    {"congestion-controls", [](const Tables&) { return Entries(network::packet::Controls()); }},
+    {"load-balancing", [](const Tables&) { return Entries(network::packet::LoadBalancers()); }},
+    {"schedules", [](const Tables&) { return Entries(workload::Schedules()); }},
+    {"frameworks", [](const Tables& tables) { return Entries(tables.data->frameworks.rows()); }},
+    {"formats", [](const Tables&) { return Entries(kFormats); }},
+    {"recipes", [](const Tables&) { return Entries(recipes::Dialects()); }},
+    {"columns", [](const Tables& tables) { return ColumnEntries(tables.columns); }},
+    {"patterns", [](const Tables&) { return Entries(traffic::Patterns()); }},
+    {"schedule-patterns", [](const Tables&) { return Entries(workload::SchedulePatterns()); }},
+    {"flow-sizes", [](const Tables&) { return Entries(traffic::SizeDistributions()); }},
+    {"nccl-variables", [](const Tables&) { return VariableEntries(); }},
+    {"constants", [](const Tables&) { return ConstantEntries(); }},
 }};
 
 class ListVerb final : public Verb {
@@ -182,8 +195,8 @@ class ListVerb final : public Verb {
     app->add_option(
            "KIND", kind_,
            "models, clusters, devices, topologies, pcie-trees, networks, congestion-controls, "
-           "load-balancing, schedules, frameworks, formats, recipes, patterns, "
-           "schedule-patterns, flow-sizes, nccl-variables (without effect) or constants")
+           "load-balancing, schedules, frameworks, formats, recipes, columns (of measured runs), "
+           "patterns, schedule-patterns, flow-sizes, nccl-variables (without effect) or constants")
         ->required();
     app->add_option("NAME", part_,
                     "Only names that contain NAME; for frameworks one family (fsdp2), with all "
@@ -193,15 +206,16 @@ class ListVerb final : public Verb {
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
   }
   Status Run(Session* session) override {
-    ORRERY_ASSIGN_OR_RETURN(const std::shared_ptr<const job::Data> data, job::ReadData(data_));
-    const job::Data* const known = data != nullptr ? data.get() : &job::BuiltInData();
+    ORRERY_ASSIGN_OR_RETURN(const std::shared_ptr<const search::RowTables> own,
+                            search::ReadRowTables(data_));
+    const search::RowTables& known = own != nullptr ? *own : search::BuiltInRowTables();
     std::vector<std::string_view> names;
     for (const Kind& kind : kKinds) {
       names.push_back(kind.name);
       if (kind.name != kind_) continue;
       results::TextTable table;
       nlohmann::ordered_json entries = nlohmann::ordered_json::array();
-      for (const auto& [entry, description] : kind.entries(*known)) {
+      for (const auto& [entry, description] : kind.entries(known)) {
         if (entry.find(part_) == std::string::npos) continue;
         table.Row({entry, description});
         entries.push_back({{"name", entry}, {"description", description}});

@@ -12,6 +12,7 @@
 #include "orrery/network/options.h"
 #include "orrery/recipes/import.h"
 #include "orrery/results/schema.h"
+#include "orrery/search/validate/columns.h"
 #include "orrery/workload/importers/storage/settings.h"
 #include "orrery/workload/schedules/patterns.h"
 #include "verb.h"
@@ -52,6 +53,8 @@ class SchemaVerb final : public Verb {
       text = job::KeyTable();  // the table of docs/formats/job.md
     } else if (schema_ == "frameworks") {
       text = job::FrameworkSummary();  // of docs/frameworks.md
+    } else if (schema_ == "columns") {
+      text = search::ColumnTables();  // of docs/validation.md
     } else if (schema_ == "recipes") {
       text = recipes::DialectTable();  // of docs/recipes.md
     } else {

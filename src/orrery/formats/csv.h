@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "orrery/base/status.h"
@@ -41,6 +42,20 @@ class CsvTable {
     return lines_[row];
   }  // where the record begins, from 1
   std::optional<std::size_t> Find(std::string_view column) const;
+  // The same records under another header, each cell as cell(column, text) has it. REQUIRES: as
+  // many columns.
+  template <typename Cell>
+  CsvTable With(std::vector<std::string> header, const Cell& cell) const {
+    CsvTable out;
+    out.name_ = name_;
+    out.header_ = std::move(header);
+    out.lines_ = lines_;
+    for (std::size_t i = 0; i < ends_.size(); ++i) {
+      out.cells_ += cell(i % columns(), this->cell(i / columns(), i % columns()));
+      out.ends_.push_back(out.cells_.size());
+    }
+    return out;
+  }
   // "table.csv:17: column 'tp'".
   std::string Where(std::size_t row, std::string_view column) const;
 

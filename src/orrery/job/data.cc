@@ -41,6 +41,7 @@ constexpr Table kTables[] = {
     {"config_keys.yaml", [](std::string_view text, const std::string& file,
                             Data* data) { return data->models.AddConfigKeys(text, file); }},
     // Of measured runs, not of jobs: `orrery validate --data` reads them (search/validate).
+    {"columns.yaml", nullptr},
     {"release_recipes.yaml", nullptr},
     {"framework_names.yaml", nullptr},
     {"words.yaml", nullptr},

@@ -87,12 +87,11 @@ Result<cluster::Spec> PresetOf(const compute::GpuSamples& measured) {
 
 Result<Observations> ObserveCollectives(const formats::CsvTable& table) {
   Report report;
-  ORRERY_ASSIGN_OR_RETURN(report.kind, KindOf(table));
+  auto cases = std::make_shared<std::vector<Case>>();
+  ORRERY_RETURN_IF_ERROR(MapCases(table, {}, &report, cases.get()));
   if (report.kind != TableKind::kCollectives) {
     return InvalidInput("{}: no table of collectives", table.name());
   }
-  auto cases = std::make_shared<std::vector<Case>>();
-  ORRERY_RETURN_IF_ERROR(MapCases(table, {}, &report, cases.get()));
   Observations out;
   out.assumed = AssumedOf(*cases, report);
   ValidateOptions once;

@@ -103,10 +103,11 @@ Status SetMeter(const Configuration& row, std::string_view logged, Case* item,
   return {};
 }
 
-Status AddTraining(const formats::CsvTable& table, std::size_t row, const RowTables& tables,
+Status AddTraining(const MeasuredTable& measured, std::size_t row, const RowTables& tables,
                    const job::ReadOptions& read, Runner* runner, Report* report,
                    std::vector<Case>* all) {
-  Configuration configuration(TableKind::kTraining, table, row);
+  const formats::CsvTable& table = measured.csv;
+  Configuration configuration(measured, row);
   std::vector<std::string> translated;
   configuration.Translate(tables.words, &translated);
   ORRERY_ASSIGN_OR_RETURN(const auto step, ReadOutcome(table, row, "step_time_s"));
@@ -169,13 +170,17 @@ class ClusterPool {
   std::map<std::string, std::unique_ptr<cluster::Cluster>> clusters_;
 };
 
-Status AddCollective(const formats::CsvTable& table, std::size_t row, const RowTables& tables,
+Status AddCollective(const MeasuredTable& measured, std::size_t row, const RowTables& tables,
                      Report* report, std::vector<Case>* all) {
-  const Configuration configuration(TableKind::kCollectives, table, row);
+  const formats::CsvTable& table = measured.csv;
+  Configuration configuration(measured, row);
+  std::vector<std::string> translated;
+  configuration.Translate(tables.words, &translated);
   Case item;
   item.first = report->rows.size();
   item.count = 1;
   Prediction p = Blank(table, row, configuration);
+  p.assumed = std::move(translated);
   p.quantity = Quantity::kCollectiveTime;
   p.stratum = CollectiveStratum(configuration);
   ORRERY_ASSIGN_OR_RETURN(p.measured, ReadOutcome(table, row, "time_us_oop"));
@@ -247,6 +252,11 @@ constexpr std::size_t kStretch = 16;
 
 Status MapCases(const formats::CsvTable& table, const ValidateOptions& options, Report* report,
                 std::vector<Case>* cases) {
+  const RowTables& tables = options.tables != nullptr ? *options.tables : BuiltInRowTables();
+  ORRERY_ASSIGN_OR_RETURN(const MeasuredTable measured, tables.columns.Read(table));
+  report->kind = measured.kind;
+  report->warnings = measured.notes;
+  if (table.rows() == 0) return InvalidInput("{}: a header and no rows", table.name());
   if (options.network && report->kind == TableKind::kCollectives) {
     return InvalidInput("--network: collectives are priced in closed form; leave it out");
   }
@@ -257,7 +267,6 @@ Status MapCases(const formats::CsvTable& table, const ValidateOptions& options, 
     auto network = network::Create(Printable(*options.network));
     if (!network.ok()) return std::move(network).TakeStatus().In("--network");
   }
-  const RowTables& tables = options.tables != nullptr ? *options.tables : BuiltInRowTables();
   job::ReadOptions read;
   read.network = options.network;
   read.measured_kernels = options.measured_kernels;
@@ -266,8 +275,8 @@ Status MapCases(const formats::CsvTable& table, const ValidateOptions& options, 
   Runner runner(options.measured_database);
   for (std::size_t row = 0; row < table.rows(); ++row) {
     ORRERY_RETURN_IF_ERROR(report->kind == TableKind::kTraining
-                               ? AddTraining(table, row, tables, read, &runner, report, cases)
-                               : AddCollective(table, row, tables, report, cases));
+                               ? AddTraining(measured, row, tables, read, &runner, report, cases)
+                               : AddCollective(measured, row, tables, report, cases));
   }
   return {};
 }

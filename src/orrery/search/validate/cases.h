@@ -27,8 +27,8 @@ struct Case {
   std::size_t set = 0;     // which of the constants it is predicted with
 };
 
-// Appends the rows' predictions, still blank or refused, to report->rows and a case for each row
-// that can be run.
+// Fills report->kind and warnings; appends the rows' predictions, still blank or refused, to
+// report->rows and a case for each row that can be run.
 Status MapCases(const formats::CsvTable& table, const ValidateOptions& options, Report* report,
                 std::vector<Case>* cases);
 

@@ -22,7 +22,7 @@ constexpr std::string_view kPadsKey = "training.moe_pad_to_capacity";
 
 // A column that is given must say what the public configuration says.
 Status CheckColumn(const Configuration& row, std::string_view column, std::int64_t is) {
-  ORRERY_ASSIGN_OR_RETURN(const auto given, row.Whole(column, 1, 1 << 24));
+  const auto given = row.Whole(column);
   if (!given || *given == is) return {};
   return InvalidInput("{}={}: the public configuration of {} has {}", column, *given,
                       Printable(row.text("model"), 40), is);
@@ -75,21 +75,6 @@ void MapRouting(const Mapping& m, bool pads) {
                                   : "experts dealt out in turn, a token's are neighbours");
 }
 
-Status MapDispatcher(const Mapping& m) {
-  const std::string_view cell = m.row.text("moe_dispatcher");
-  if (cell.empty()) {
-    if (m.job().Has(kDispatcherKey)) return {};  // the release's recipes
-    m.Fill("moe_dispatcher", kDispatcherKey, m.recipe().moe_dispatcher);
-    return {};
-  }
-  if (!job::Find(job::kDispatchers, cell)) {
-    return InvalidInput("moe_dispatcher={}: must be allgather, alltoall, deepep or hybridep",
-                        Printable(cell, 40));
-  }
-  m.job().Set(kDispatcherKey, cell);
-  return {};
-}
-
 void MapExpertDegrees(const Mapping& m, std::int64_t ep) {
   constexpr std::string_view kEtp = "parallel.etp";
   const std::int64_t tp = m.tp(), stated = StatedEtp(m.row), ranks = m.replicas() * tp;
@@ -120,8 +105,8 @@ Result<std::optional<Model>> MapKnownModel(const Mapping& mapping) {
   ORRERY_RETURN_IF_ERROR(CheckColumn(row, "hidden", m.hidden));
   ORRERY_RETURN_IF_ERROR(CheckColumn(row, "heads", m.heads));
   ORRERY_RETURN_IF_ERROR(CheckColumn(row, "topk", m.experts.top_k));
-  ORRERY_ASSIGN_OR_RETURN(const auto layers, row.Whole("layers", 1, 10'000));
-  ORRERY_ASSIGN_OR_RETURN(const auto experts, row.Whole("experts", 1, 1 << 16));
+  const auto layers = row.Whole("layers");
+  const auto experts = row.Whole("experts");
   if (!m.pattern.empty() && layers && *layers != m.layers) {
     return InvalidInput("layers={}: the pattern of {} has {}", *layers, known->model, m.layers);
   }
@@ -137,8 +122,8 @@ Result<std::optional<Model>> MapKnownModel(const Mapping& mapping) {
 
 Status AddExperts(const Configuration& row, Model* model, Assumed* assumed) {
   MapMtp(row, nullptr, model, assumed);
-  ORRERY_ASSIGN_OR_RETURN(model->experts.count, row.Needed("experts", 2, 1 << 16));
-  ORRERY_ASSIGN_OR_RETURN(model->experts.top_k, row.Needed("topk", 1, 1 << 16));
+  ORRERY_ASSIGN_OR_RETURN(model->experts.count, row.Needed("experts"));
+  ORRERY_ASSIGN_OR_RETURN(model->experts.top_k, row.Needed("topk"));
   if (row.text("layer_kind") == "mla") {
     // MLATransformerConfig's defaults.
     model->latent = {.q_rank = 512, .kv_rank = 512, .nope_dim = 128, .rope_dim = 64, .v_dim = 128};
@@ -164,10 +149,12 @@ Status AddExperts(const Configuration& row, Model* model, Assumed* assumed) {
 
 Status MapExperts(const Mapping& m) {
   job::Draft& job = m.job();
-  ORRERY_ASSIGN_OR_RETURN(const std::int64_t ep, m.row.Needed("ep", 1, 4096));
-  ORRERY_ASSIGN_OR_RETURN(const auto overlap, m.row.Flag("ep_overlap"));
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t ep, m.row.Needed("ep"));
+  const auto overlap = m.row.Flag("ep_overlap");
   MapExpertDegrees(m, ep);
-  ORRERY_RETURN_IF_ERROR(MapDispatcher(m));
+  if (!job.Has(kDispatcherKey)) {
+    m.Fill("moe_dispatcher", kDispatcherKey, m.recipe().moe_dispatcher);
+  }
   // Flags that are off by default in a framework whose records say what was on.
   for (const auto& [key, has] :
        {std::pair{"framework_options.moe_fused_permute", m.defaults().options.moe_fused_permute},

@@ -6,7 +6,6 @@
 #include "orrery/base/text.h"
 #include "orrery/cluster/fabrics.h"
 #include "orrery/cluster/gpu_name.h"
-#include "orrery/cluster/ratio.h"
 
 namespace orrery::search {
 namespace {
@@ -30,17 +29,14 @@ Result<Spec> PresetOf(const Configuration& row, const cluster::Catalog& catalog,
                       std::vector<std::string>* assumed) {
   const std::string_view name = row.text("gpu");
   if (name.empty()) return InvalidInput("gpu is blank: name it");
-  std::optional<double> gigabytes;
-  if (row.kind() == TableKind::kTraining) {
-    ORRERY_ASSIGN_OR_RETURN(const auto stated, row.Number("gpu_mem_gb", 1, 4096));
-    gigabytes = stated;
-  }
+  const bool training = row.kind() == TableKind::kTraining;
+  const auto gigabytes = training ? row.Number("gpu_mem_gb") : std::nullopt;
   const cluster::DeviceSpec* device = cluster::FindGpu(name, gigabytes, catalog);
   if (device == nullptr) {
     return InvalidInput("gpu={}: no device of this name; there are {}", Printable(name, 40),
                         KnownGpus(catalog));
   }
-  if (!gigabytes && row.kind() == TableKind::kTraining) {
+  if (!gigabytes && training) {
     assumed->push_back(fmt::format("gpu_mem_gb blank: {}", device->name));
   }
   if (Contains(name, "power")) assumed->push_back("gpu: its power limit is not modelled");
@@ -132,24 +128,17 @@ void NoteMemory(std::optional<double> gigabytes, const Spec& spec,
                                  spec.device.name, *gigabytes));
 }
 
-// "2" or "2:1".
-Result<std::optional<double>> Thinning(const Configuration& row) {
-  const auto ratio = cluster::ParseRatio(row.text("oversubscription"));
-  if (ratio && *ratio >= 1 && *ratio <= 1024) return ratio;
-  return row.Number("oversubscription", 1, 1024);
-}
-
 }  // namespace
 
 Result<Spec> MapTrainingMachine(const Configuration& row, const RowTables& tables,
                                 std::vector<std::string>* assumed) {
   ORRERY_ASSIGN_OR_RETURN(Spec spec, PresetOf(row, tables.data->clusters, assumed));
-  ORRERY_ASSIGN_OR_RETURN(const std::int64_t gpus, row.Needed("gpus", 1, 1 << 22));
-  ORRERY_ASSIGN_OR_RETURN(const auto per_node, row.Whole("gpus_per_node", 1, 64));
-  ORRERY_ASSIGN_OR_RETURN(const auto nic, row.Number("nic_gbps_per_gpu", 0.01, 1e5));
-  ORRERY_ASSIGN_OR_RETURN(const auto thinning, Thinning(row));
-  ORRERY_ASSIGN_OR_RETURN(const auto memory, row.Number("gpu_mem_gb", 1, 4096));
-  ORRERY_ASSIGN_OR_RETURN(const auto power, row.Number("gpu_power_w", 1, 1e5));
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t gpus, row.Needed("gpus"));
+  const auto per_node = row.Whole("gpus_per_node");
+  const auto nic = row.Number("nic_gbps_per_gpu");
+  const auto thinning = row.Number("oversubscription");
+  const auto memory = row.Number("gpu_mem_gb");
+  const auto power = row.Number("gpu_power_w");
   if (!per_node) {
     assumed->push_back(fmt::format("gpus_per_node={} (blank: {})", spec.gpus_per_node, spec.name));
   }
@@ -194,8 +183,8 @@ Result<Spec> MapTrainingMachine(const Configuration& row, const RowTables& table
 Result<Spec> MapCollectiveMachine(const Configuration& row, const RowTables& tables,
                                   std::vector<std::string>* assumed) {
   ORRERY_ASSIGN_OR_RETURN(Spec spec, PresetOf(row, tables.data->clusters, assumed));
-  ORRERY_ASSIGN_OR_RETURN(const std::int64_t nodes, row.Needed("nodes", 1, 1 << 20));
-  ORRERY_ASSIGN_OR_RETURN(const std::int64_t per_node, row.Needed("gpus_per_node", 1, 64));
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t nodes, row.Needed("nodes"));
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t per_node, row.Needed("gpus_per_node"));
   SetHostShape(per_node, &spec);
   for (const Host* host : tables.hosts.Named(row)) {
     spec.cpu_is_amd = host->cpu_is_amd.value_or(spec.cpu_is_amd);

@@ -16,8 +16,10 @@ const ModelName& StyleOf(const Configuration& row, std::int64_t hidden, std::int
   if (row.text("layer_kind") == "mla") return *names.Find("layer_kind=mla", false);
   if (const ModelName* known = names.Find(row.text("model"), false)) return *known;
   const ModelName& guess = *names.Find(ffn == 4 * hidden ? "gpt" : "llama", false);
-  assumed->push_back(fmt::format("model={}: unknown name, taken as {}-style from its ffn_hidden",
-                                 Printable(row.text("model"), 40), guess.label));
+  assumed->push_back(fmt::format(
+      "model={}, taken as {}-style from its ffn_hidden",
+      row.has("model") ? Printable(row.text("model"), 40) + ": unknown name" : "(blank)",
+      guess.label));
   return guess;
 }
 
@@ -40,7 +42,7 @@ Result<std::string> PresetNamed(const Configuration& row, const workload::Models
 // 14400, nor 195 billion 106 layers of 13824. Sizes are rounded names (1.7 for 1.5), no further off
 // than an eighth. A proxy has fewer layers than the model that params_b counts.
 Status CheckParameters(const Configuration& row, const Model& model) {
-  ORRERY_ASSIGN_OR_RETURN(const auto billions, row.Number("params_b", 1e-6, 1e6));
+  const auto billions = row.Number("params_b");
   if (!billions) return {};
   const bool proxy = row.has("proxy_layers_of") || row.text("task") == "proxy-pretrain";
   const double counted = static_cast<double>(model.parameters()) * 1e-9;
@@ -54,9 +56,9 @@ Status CheckParameters(const Configuration& row, const Model& model) {
 // "(HEADS/TP)*MBS % 4 = 0").
 Result<std::int64_t> HeadsOf(const Configuration& row, std::int64_t hidden,
                              std::vector<std::string>* assumed) {
-  if (row.has("heads")) return row.Needed("heads", 1, 1 << 24);
-  ORRERY_ASSIGN_OR_RETURN(const std::int64_t tp, row.Needed("tp", 1, 4096));
-  ORRERY_ASSIGN_OR_RETURN(const auto sequences, row.Whole("micro_batch", 1, 1 << 30));
+  if (row.has("heads")) return row.Needed("heads");
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t tp, row.Needed("tp"));
+  const auto sequences = row.Whole("micro_batch");
   const bool aborts = row.text("framework_family") == "megatron-deepspeed";
   std::int64_t best = 0;
   for (std::int64_t heads = tp; heads <= hidden; heads += tp) {
@@ -64,7 +66,7 @@ Result<std::int64_t> HeadsOf(const Configuration& row, std::int64_t hidden,
     const auto off = [&](std::int64_t n) { return std::abs(hidden / n - 128); };
     if (hidden % heads == 0 && (best == 0 || off(heads) < off(best))) best = heads;
   }
-  if (best == 0) return row.Needed("heads", 1, 1 << 24);
+  if (best == 0) return row.Needed("heads");
   assumed->push_back(
       fmt::format("heads={} (blank: {} a head, nearest to 128)", best, hidden / best));
   return best;
@@ -76,8 +78,8 @@ Result<std::int64_t> HeadsOf(const Configuration& row, std::int64_t hidden,
 // complete but for its layers.
 Result<std::int64_t> LayersOf(const Configuration& row, Model m,
                               std::vector<std::string>* assumed) {
-  ORRERY_ASSIGN_OR_RETURN(const auto billions, row.Number("params_b", 1e-6, 1e6));
-  if (row.has("layers") || !billions || HasExperts(row)) return row.Needed("layers", 1, 100'000);
+  const auto billions = row.Number("params_b");
+  if (row.has("layers") || !billions || HasExperts(row)) return row.Needed("layers");
   m.layers = 1;
   const std::int64_t one = m.parameters();
   m.layers = 2;
@@ -85,9 +87,9 @@ Result<std::int64_t> LayersOf(const Configuration& row, Model m,
   const double left = *billions * 1e9 - static_cast<double>(one - layer);
   const double exact = left / static_cast<double>(layer);
   auto layers = static_cast<std::int64_t>(exact + 0.5);
-  if (layers < 1) return row.Needed("layers", 1, 100'000);
+  if (layers < 1) return row.Needed("layers");
   constexpr double kRounded = 0.005;
-  ORRERY_ASSIGN_OR_RETURN(const auto stages, row.Whole("pp", 1, 1 << 20));
+  const auto stages = row.Whole("pp");
   const std::int64_t pp = stages.value_or(1);
   const auto even = static_cast<std::int64_t>(exact / static_cast<double>(pp) + 0.5) * pp;
   const double alone = static_cast<double>(even) * static_cast<double>(layer);
@@ -101,18 +103,16 @@ Result<std::int64_t> LayersOf(const Configuration& row, Model m,
 
 // Of the columns, and of a family's row what they do not say.
 Result<Model> ModelOfColumns(const Mapping& mapping) {
-  constexpr std::int64_t kMost = 1 << 24;
   const Configuration& row = mapping.row;
   const RowTables& tables = mapping.tables;
   std::vector<std::string>* const assumed = mapping.assumed;
   Model m;
-  m.name = std::string(row.text("model"));
-  ORRERY_ASSIGN_OR_RETURN(m.hidden, row.Needed("hidden", 1, kMost));
+  ORRERY_ASSIGN_OR_RETURN(m.hidden, row.Needed("hidden"));
   ORRERY_ASSIGN_OR_RETURN(m.heads, HeadsOf(row, m.hidden, assumed));
-  ORRERY_ASSIGN_OR_RETURN(const auto kv_heads, row.Whole("kv_heads", 1, kMost));
-  ORRERY_ASSIGN_OR_RETURN(const auto ffn, row.Whole("ffn_hidden", 1, kMost));
-  ORRERY_ASSIGN_OR_RETURN(const auto vocab, row.Whole("vocab", 1, kMost));
-  ORRERY_ASSIGN_OR_RETURN(m.max_position, row.Needed("seq_len", 1, kMost));
+  const auto kv_heads = row.Whole("kv_heads");
+  const auto ffn = row.Whole("ffn_hidden");
+  const auto vocab = row.Whole("vocab");
+  ORRERY_ASSIGN_OR_RETURN(m.max_position, row.Needed("seq_len"));
   if (m.hidden % m.heads != 0) {
     return InvalidInput("heads={}: does not divide hidden={}", m.heads, m.hidden);
   }
@@ -122,6 +122,7 @@ Result<Model> ModelOfColumns(const Mapping& mapping) {
   m.ffn_hidden = ffn.value_or(4 * m.hidden);
   if (!ffn) assumed->push_back("ffn_hidden=4·hidden (blank: Megatron's default)");
   const ModelName& style = StyleOf(row, m.hidden, m.ffn_hidden, tables.models, assumed);
+  m.name = row.has("model") ? std::string(row.text("model")) : style.label;
   workload::ApplyModelKeys(style.keys, true, &m);
   if (vocab) {
     m.vocab = *vocab;

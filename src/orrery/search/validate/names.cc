@@ -63,6 +63,17 @@ int MonthOf(const Configuration& row, const std::string& places) {
   return 0;
 }
 
+// The tables that have a column of configuration.
+Result<std::string> TablesOf(const std::string& name, const std::string& where) {
+  std::vector<std::string_view> names;
+  for (const Column& column : Columns::BuiltIn().all()) {
+    if (column.use != Column::Use::kConfiguration || !column.means.empty()) continue;
+    if (column.name == name) return column.tables;
+    names.push_back(column.name);
+  }
+  return InvalidInput("{}", UnknownName("column", Printable(name, 40), names)).In(where);
+}
+
 }  // namespace
 
 const Words& Words::BuiltIn() {
@@ -76,12 +87,10 @@ Status Words::Add(std::string_view text, const std::string& file) {
     ORRERY_ASSIGN_OR_RETURN(
         const Section keys,
         table.Keys(row, kWordTable, scope ? "column|otherwise" : "column|words|means"));
-    Word word{TextOf(keys, "column"), TextOf(keys, "words"), TextOf(keys, "means"),
-              TextOf(keys, "accepts"), TextOf(keys, "otherwise")};
-    const std::span<const std::string_view> columns = ConfigurationColumns(TableKind::kTraining);
-    if (std::ranges::find(columns, word.column) != columns.end()) return word;
-    return InvalidInput("{}", UnknownName("column", Printable(word.column, 40), columns))
-        .In(keys.Where("column"));
+    Word word{TextOf(keys, "column"),  TextOf(keys, "words"),     TextOf(keys, "means"),
+              TextOf(keys, "accepts"), TextOf(keys, "otherwise"), {}};
+    ORRERY_ASSIGN_OR_RETURN(word.tables, TablesOf(word.column, keys.Where("column")));
+    return word;
   });
 }
 
@@ -99,8 +108,9 @@ std::string_view Words::Meaning(std::string_view column, std::string_view cell) 
 
 Status Words::CheckScope(const Configuration& row) const {
   for (const Word& word : rows_.values()) {
+    if (word.accepts.empty() || !IsOneOf(NameOf(row.kind()), word.tables)) continue;
     const std::string_view cell = row.text(word.column);
-    if (word.accepts.empty() || cell.empty()) continue;
+    if (cell.empty()) continue;
     const bool accepted = std::ranges::any_of(rows_.values(), [&](const Word& other) {
       return other.column == word.column && IsOneOf(cell, other.accepts);
     });

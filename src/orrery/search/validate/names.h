@@ -32,6 +32,7 @@ class Words {
     std::string column;
     std::string words, means;        // "a|b" mean one thing; or
     std::string accepts, otherwise;  // "a|b" are what the column takes; why others are refused
+    std::string tables;              // of the column
   };
   formats::RowValues<Word> rows_{"word"};
 };

@@ -82,12 +82,12 @@ void GroupMicrobatches(const Mapping& m) {
 }  // namespace
 
 Status MapDegrees(const Mapping& m) {
-  ORRERY_ASSIGN_OR_RETURN(const std::int64_t tp, m.row.Needed("tp", 1, 1 << 20));
-  ORRERY_ASSIGN_OR_RETURN(const std::int64_t pp, m.row.Needed("pp", 1, 1 << 20));
-  ORRERY_ASSIGN_OR_RETURN(const std::int64_t gpus, m.row.Needed("gpus", 1, 1 << 22));
-  ORRERY_ASSIGN_OR_RETURN(const auto dp, m.row.Whole("dp", 1, 1 << 22));
-  ORRERY_ASSIGN_OR_RETURN(const auto vpp, m.row.Whole("vpp", 1, 1024));
-  ORRERY_ASSIGN_OR_RETURN(const auto cp, m.row.Whole("cp", 1, 4096));
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t tp, m.row.Needed("tp"));
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t pp, m.row.Needed("pp"));
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t gpus, m.row.Needed("gpus"));
+  const auto dp = m.row.Whole("dp");
+  const auto vpp = m.row.Whole("vpp");
+  const auto cp = m.row.Whole("cp");
   const std::int64_t model_ranks = tp * pp * cp.value_or(1);
   if (gpus % model_ranks != 0) {
     return InvalidInput("gpus={}: not a multiple of tp·pp·cp = {}·{}·{}", gpus, tp, pp,
@@ -98,8 +98,6 @@ Status MapDegrees(const Mapping& m) {
     m.Assume("dp={} ({}: gpus / (tp·pp·cp))", left,
              dp ? fmt::format("{} contradicts gpus", *dp) : "blank");
   }
-  m.job().Set("parallel.tp", tp);
-  m.job().Set("parallel.pp", pp);
   m.job().Set("parallel.dp", left);
   if (cp.value_or(1) > 1) m.job().Set("parallel.cp", *cp);
   if (vpp.value_or(1) > 1 && pp > 1) m.job().Set("parallel.vpp", *vpp);
@@ -107,20 +105,18 @@ Status MapDegrees(const Mapping& m) {
 }
 
 Status MapBatch(const Mapping& m, std::int64_t open_micro_batch) {
-  constexpr std::int64_t kMost = 1 << 30;
   constexpr std::string_view kCut = "training.micro_batch";
   job::Draft& job = m.job();
-  job.Set("training.seq_len", 1);  // an image is one token
-  if (m.row.text("layer_kind") != "cnn") {
-    ORRERY_ASSIGN_OR_RETURN(const std::int64_t seq_len, m.row.Needed("seq_len", 1, 1 << 24));
-    job.Set("training.seq_len", seq_len);
+  if (m.row.text("layer_kind") == "cnn") {
+    job.Set("training.seq_len", 1);  // an image is one token
+  } else {
+    ORRERY_RETURN_IF_ERROR(m.row.Needed("seq_len").status());
   }
-  ORRERY_ASSIGN_OR_RETURN(const auto micro, m.row.Whole("micro_batch", 1, kMost));
-  ORRERY_ASSIGN_OR_RETURN(const auto global, m.row.Whole("global_batch", 1, kMost));
-  ORRERY_ASSIGN_OR_RETURN(const auto steps, m.row.Whole("grad_accum", 1, kMost));
+  const auto global = m.row.Whole("global_batch");
+  const auto steps = m.row.Whole("grad_accum");
   const std::int64_t dp = m.dp();
-  if (micro) {
-    job.Set(kCut, *micro);
+  if (m.row.has("micro_batch")) {
+    // It is said.
   } else if (global && steps && *global % (dp * *steps) == 0) {
     job.Set(kCut, *global / (dp * *steps));
     m.Assume("micro_batch={} (blank: global_batch / (dp·grad_accum))", m.degree(kCut));
@@ -137,9 +133,11 @@ Status MapBatch(const Mapping& m, std::int64_t open_micro_batch) {
   if (!global && !steps) {
     return InvalidInput("global_batch is blank: the run cannot be set up without it");
   }
-  const std::int64_t product = m.degree(kCut) * dp * steps.value_or(1);
-  job.Set("training.global_batch", global.value_or(product));
-  if (!global) m.Assume("global_batch={} (blank: micro_batch·dp·grad_accum)", product);
+  if (!global) {
+    const std::int64_t product = m.degree(kCut) * dp * steps.value_or(1);
+    job.Set("training.global_batch", product);
+    m.Assume("global_batch={} (blank: micro_batch·dp·grad_accum)", product);
+  }
   CutLocalBatch(m, steps.value_or(1));
   if (global && steps && m.degree(kCut) * dp * *steps != *global) {
     m.Assume("grad_accum={} contradicts global_batch; the batch sizes hold", *steps);

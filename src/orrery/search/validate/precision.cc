@@ -18,14 +18,10 @@ bool IsKnownPrecision(std::string_view word) {
                  "fp8-cs|current_scaling|tensorwise|rowwise|blockwise|TE|linears|grouped_GEMM");
 }
 
-Status MapReduction(const Mapping& m) {
+void MapReduction(const Mapping& m) {
   const std::string_view reduce = m.row.text("reduce_dtype");
-  if (reduce.empty() || m.defaults().ddp) return {};
-  if (!IsOneOf(reduce, "fp32|bf16|fp16")) {
-    return InvalidInput("reduce_dtype={}: must be fp32, bf16 or fp16", Printable(reduce, 40));
-  }
+  if (reduce.empty() || m.defaults().ddp) return;
   m.job().Set("framework_options.grad_reduce_fp32", reduce == "fp32");
-  return {};
 }
 
 }  // namespace
@@ -42,9 +38,9 @@ Status MapPrecision(const Mapping& m) {
                           Printable(text, 40));
     }
     if (dtype.empty()) return InvalidInput("compute_dtype is blank: name it");
+    m.job().Set("training.precision", dtype);
     m.Assume("compute_dtype={} (blank: from precision)", dtype);
   }
-  m.job().Set("training.precision", dtype);
   if (IsOneOf(dtype, "fp8|mxfp8|nvfp4")) {
     // What an 8-bit recipe leaves alone has the type of the parameters.
     const std::string_view kept = m.row.text("param_dtype");
@@ -53,7 +49,8 @@ Status MapPrecision(const Mapping& m) {
       m.Assume("prec={} not understood", Printable(word, 40));
     }
   }
-  return MapReduction(m);
+  MapReduction(m);
+  return {};
 }
 
 void MapBf16Parts(const Mapping& m) {

@@ -26,7 +26,8 @@ Release Recipe(const std::string& cells, std::string_view columns = kColumns,
                const RecipeTable& recipes = RecipeTable::BuiltIn()) {
   const auto table = formats::CsvTable::Parse(fmt::format("{}\n{}\n", columns, cells), "t.csv");
   EXPECT_TRUE(table.ok()) << table.status().message();
-  const Configuration row(TableKind::kTraining, *table, 0);
+  const auto measured = Columns::BuiltIn().ReadAs(TableKind::kTraining, *table);
+  const Configuration row(*measured, 0);
   const auto framework = FrameworkNames::BuiltIn().Match(row, job::FrameworkTable::BuiltIn());
   return recipes.Find(row, framework.ok() ? framework->framework->name : "",
                       FrameworkNames::BuiltIn().OriginOf(row));

@@ -29,6 +29,7 @@ Result<std::shared_ptr<const RowTables>> ReadRowTables(std::span<const std::stri
       ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostBytes));
       return table->Add(text, path);
     };
+    ORRERY_RETURN_IF_ERROR(add("columns.yaml", &tables->columns));
     ORRERY_RETURN_IF_ERROR(add("framework_names.yaml", &tables->frameworks));
     ORRERY_RETURN_IF_ERROR(add("model_names.yaml", &tables->models));
     ORRERY_RETURN_IF_ERROR(add("words.yaml", &tables->words));

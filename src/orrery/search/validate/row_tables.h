@@ -17,6 +17,7 @@ namespace orrery::search {
 
 struct RowTables {
   std::shared_ptr<const job::Data> data;  // devices, clusters, models, frameworks
+  Columns columns = Columns::BuiltIn();
   FrameworkNames frameworks = FrameworkNames::BuiltIn();
   ModelNames models = ModelNames::BuiltIn();
   Words words = Words::BuiltIn();

@@ -114,7 +114,9 @@ TEST_F(RowTablesOfOnesOwn, AddHostsFabricsTasksAndAdapters) {
       "Our-Host 3,H100,2,8,OurWeave 8x400Gb/s,all_reduce,1048576\n",
       "t.csv");
   ASSERT_TRUE(collectives.ok());
-  const Configuration row(TableKind::kCollectives, *collectives, 0);
+  const auto measured = Columns::BuiltIn().Read(*collectives);
+  ASSERT_TRUE(measured.ok()) << measured.status().message();
+  const Configuration row(*measured, 0);
   std::vector<std::string> assumed;
   const auto mapped = MapCollective(row, &assumed, **own);
   ASSERT_TRUE(mapped.ok()) << mapped.status().message();
@@ -134,7 +136,8 @@ TEST_F(RowTablesOfOnesOwn, AddHostsFabricsTasksAndAdapters) {
         "t.csv");
     EXPECT_TRUE(table.ok());
     std::vector<std::string> said;
-    return MapTraining(Configuration(TableKind::kTraining, *table, 0), &said, 1, tables);
+    const auto rows = Columns::BuiltIn().Read(*table);
+    return MapTraining(Configuration(*rows, 0), &said, 1, tables);
   };
   EXPECT_TRUE(training("dpo", **own).ok());
   EXPECT_EQ(training("dpo", BuiltInRowTables()).status().message(),

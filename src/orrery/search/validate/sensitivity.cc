@@ -15,7 +15,6 @@ constexpr double kStep = 0.5;  // of the a-priori spread
 
 Result<std::string> Sensitivities(const formats::CsvTable& table, const ValidateOptions& options) {
   Report report;
-  ORRERY_ASSIGN_OR_RETURN(report.kind, KindOf(table));
   std::vector<Case> cases;
   ORRERY_RETURN_IF_ERROR(MapCases(table, options, &report, &cases));
   // Memory depends on no constant: only times are predicted again.

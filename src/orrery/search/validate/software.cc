@@ -66,10 +66,10 @@ void MapAttention(const Mapping& m) {
 }
 
 Status MapOverlap(const Mapping& m) {
-  ORRERY_ASSIGN_OR_RETURN(const auto overlap, m.row.Flag("dp_overlap"));
-  ORRERY_ASSIGN_OR_RETURN(const auto sequence, m.row.Flag("seq_parallel"));
-  ORRERY_ASSIGN_OR_RETURN(auto tp_overlap, m.row.Flag("tp_comm_overlap"));
-  ORRERY_ASSIGN_OR_RETURN(const auto graphs, m.row.Flag("cuda_graphs"));
+  const auto overlap = m.row.Flag("dp_overlap");
+  const auto sequence = m.row.Flag("seq_parallel");
+  auto tp_overlap = m.row.Flag("tp_comm_overlap");
+  const auto graphs = m.row.Flag("cuda_graphs");
   const bool released = m.job().Text(kTpOverlapKey) == "true";
   m.job().Drop(kTpOverlapKey);
   if (!tp_overlap && released) tp_overlap = true;

@@ -69,7 +69,9 @@ inline Mapped Map(const Cells& row_cells, const Cells& changes = {}) {
   }
   const auto table = formats::CsvTable::Parse(header + "\n" + row + "\n", "t.csv");
   EXPECT_TRUE(table.ok()) << table.status().message();
-  const Configuration configuration(TableKind::kTraining, *table, 0);
+  const auto measured = Columns::BuiltIn().ReadAs(TableKind::kTraining, *table);
+  EXPECT_TRUE(measured.ok()) << measured.status().message();
+  const Configuration configuration(*measured, 0);
   Mapped out;
   Runner runner("");
   auto row_job = MapRow(configuration, BuiltInRowTables(), {}, &runner, &out.assumed);

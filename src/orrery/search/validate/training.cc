@@ -16,8 +16,8 @@ constexpr std::string_view kShardingKey = "training.sharding";
 constexpr std::string_view kRecomputeKey = "training.recompute";
 constexpr std::string_view kModulesKey = "training.recompute_modules";
 
-Status MapSharding(const Mapping& m) {
-  ORRERY_ASSIGN_OR_RETURN(auto group, m.row.Whole("zero_group", 1, 1 << 22));
+void MapSharding(const Mapping& m) {
+  auto group = m.row.Whole("zero_group");
   const std::int64_t per_host = m.out->cluster.gpus_per_node, replicas = m.replicas();
   const std::int64_t hosts = m.release.own.Integer("shard_hosts");
   if (!group && hosts > 0 &&
@@ -32,11 +32,9 @@ Status MapSharding(const Mapping& m) {
     m.Assume("sharding=hsdp: zero3 in groups of {}", *group);
   } else if (sharding.empty()) {
     m.Fill("sharding", kShardingKey, job::NameOf(job::kShardings, m.recipe().sharding));
-  } else {
-    m.job().Set(kShardingKey, sharding);
   }
   if (replicas == 1) m.job().Set(kShardingKey, "none");
-  if (m.job().Text(kShardingKey) == "none") return {};
+  if (m.job().Text(kShardingKey) == "none") return;
   if (group && *group != m.dp() && *group < replicas) {
     m.job().Set("parallel.shard_group", *group);
     m.Assume("zero_group={}: shards in groups of neighbouring ranks", *group);
@@ -49,7 +47,6 @@ Status MapSharding(const Mapping& m) {
   if (m.gathers_units() && m.defaults().options.unit_buffers && !m.job().Has(kBuffers)) {
     m.job().Set(kBuffers, false);  // not Megatron-FSDP's
   }
-  return {};
 }
 
 void RecomputeByModule(const Mapping& m, std::string_view modules) {
@@ -60,7 +57,7 @@ void RecomputeByModule(const Mapping& m, std::string_view modules) {
   }
 }
 
-Status MapRecompute(const Mapping& m) {
+void MapRecompute(const Mapping& m) {
   const std::string_view cell = m.row.text("recompute");
   const std::string stated = RecomputeModules(m.row);
   const std::string released(m.job().Text(kModulesKey));
@@ -69,15 +66,9 @@ Status MapRecompute(const Mapping& m) {
     RecomputeByModule(m, stated);
   } else if (cell.empty() && !released.empty() && !HasToken(m.row, "recompute=")) {
     RecomputeByModule(m, released);
-  } else if (!cell.empty()) {
-    if (!job::Find(job::kRecomputes, cell)) {
-      return InvalidInput("recompute={}: must be none, selective or full", Printable(cell, 40));
-    }
-    m.job().Set(kRecomputeKey, cell);
   } else if (!m.job().Has(kRecomputeKey)) {
     m.Fill("recompute", kRecomputeKey, job::NameOf(job::kRecomputes, m.recipe().recompute));
   }
-  return {};
 }
 
 // "10 layers", "activations of 10 layers": ten.
@@ -174,6 +165,17 @@ void DropMtp(const Mapping& m) {
   m.Assume("prediction of further tokens: not built with this plan, left out");
 }
 
+// What cells say of the job's keys: of our columns, which the rules then read, or of a user's own,
+// which hold over those.
+void SetKeys(const Mapping& m, bool own) {
+  for (const auto& [column, text] : m.row.keys()) {
+    if (column->own != own) continue;
+    const bool flag = column->switches && (text == "0" || text == "1");
+    m.job().Set(column->key, flag ? text == "1" ? "true" : "false" : text);
+    if (column->name != column->key) m.job().SaidBy(column->key, "column " + column->name);
+  }
+}
+
 Status WriteModelAndCluster(const Mapping& m) {
   RowDraft& out = *m.out;
   const job::Data& data = *m.tables.data;
@@ -194,6 +196,7 @@ Result<RowDraft> MapTraining(const Configuration& row, Assumed* assumed, std::in
   ORRERY_RETURN_IF_ERROR(tables.words.CheckScope(row));
   ORRERY_ASSIGN_OR_RETURN(const FrameworkMatch rule,
                           tables.frameworks.Match(row, tables.data->frameworks));
+  ORRERY_RETURN_IF_ERROR(row.Check());
   RowDraft out;
   const Mapping m{
       row,  tables,
@@ -201,14 +204,15 @@ Result<RowDraft> MapTraining(const Configuration& row, Assumed* assumed, std::in
       &out, tables.recipes.Find(row, rule.framework->name, tables.frameworks.OriginOf(row))};
   out.job.Set("framework", rule.framework->name);
   for (const formats::Field& field : m.release.job) out.job.Set(field.key, field.value);
+  SetKeys(m, false);
   ORRERY_RETURN_IF_ERROR(MapDegrees(m));
   ORRERY_RETURN_IF_ERROR(MapBatch(m, micro_batch));
   ORRERY_RETURN_IF_ERROR(MapPrecision(m));
   ORRERY_RETURN_IF_ERROR(MapModel(m));
   ORRERY_ASSIGN_OR_RETURN(out.cluster, MapTrainingMachine(row, tables, assumed));
   MapStages(m);
-  ORRERY_RETURN_IF_ERROR(MapSharding(m));
-  ORRERY_RETURN_IF_ERROR(MapRecompute(m));
+  MapSharding(m);
+  MapRecompute(m);
   DropWhatSaysNothing(m);
   MapAttention(m);
   ORRERY_RETURN_IF_ERROR(MapOverlap(m));
@@ -219,6 +223,7 @@ Result<RowDraft> MapTraining(const Configuration& row, Assumed* assumed, std::in
   DropMtp(m);
   MapBf16Parts(m);
   ORRERY_RETURN_IF_ERROR(WriteModelAndCluster(m));
+  SetKeys(m, true);
   SayRelease(m);
   return out;
 }
@@ -230,8 +235,8 @@ std::string_view TrainingStratum(const Configuration& row) {
   if (sharding == "zero2" || sharding == "zero3" || IsOneOf(family, "fsdp1|fsdp2|jax-fsdp")) {
     return "fsdp/zero3";
   }
-  const auto gpus = row.Whole("gpus", 1, 1 << 22);
-  if (gpus.ok() && gpus->has_value() && **gpus <= 8) return "one node, small";
+  const auto gpus = row.Whole("gpus");
+  if (gpus && *gpus <= 8) return "one node, small";
   const std::string_view gpu = row.text("gpu");
   if (gpu.starts_with("A100") || gpu.starts_with("A800")) return "dense A100";
   for (const std::string_view later : {"H100", "H200", "H800", "B200", "B300", "GB"}) {

@@ -5,7 +5,6 @@
 #include <map>
 #include <utility>
 
-#include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/constants/constants.h"
 #include "orrery/search/validate/cases.h"
@@ -13,20 +12,6 @@
 
 namespace orrery::search {
 namespace {
-
-// A column that is nearly named like one that is read was surely meant to be read.
-void WarnOfMistypedColumns(const formats::CsvTable& table, TableKind kind, Report* report) {
-  const auto read = ConfigurationColumns(kind), withheld = WithheldColumns();
-  std::vector<std::string_view> known(read.begin(), read.end());
-  known.insert(known.end(), withheld.begin(), withheld.end());
-  for (const std::string& column : table.header()) {
-    if (std::find(known.begin(), known.end(), column) != known.end()) continue;
-    const auto near = Nearest(column, known, 1);
-    if (near.empty() || table.Find(near.front())) continue;
-    report->warnings.push_back(fmt::format("{}:1: column '{}' is not read; did you mean '{}'?",
-                                           table.name(), Printable(column, 40), near.front()));
-  }
-}
 
 // Every row gets the constants that were fitted without its log.
 void ChooseSets(const Report& report, std::vector<Case>* cases, std::vector<constants::Set>* sets) {
@@ -78,9 +63,6 @@ Result<Report> ValidateTable(const formats::CsvTable& table, const ValidateOptio
   Report report;
   report.table = table.name();
   report.measured_kernels = options.measured_kernels;
-  ORRERY_ASSIGN_OR_RETURN(report.kind, KindOf(table));
-  if (table.rows() == 0) return InvalidInput("{}: a header and no rows", table.name());
-  WarnOfMistypedColumns(table, report.kind, &report);
   std::vector<Case> cases;
   ORRERY_RETURN_IF_ERROR(MapCases(table, options, &report, &cases));
   std::vector<constants::Set> sets = {options.constants};
@@ -104,13 +86,12 @@ Result<Report> ValidateTable(const formats::CsvTable& table, const ValidateOptio
 Result<std::vector<RowDocument>> ExportJobs(const formats::CsvTable& table,
                                             const ValidateOptions& options) {
   Report report;
-  ORRERY_ASSIGN_OR_RETURN(report.kind, KindOf(table));
+  std::vector<Case> cases;
+  ORRERY_RETURN_IF_ERROR(MapCases(table, options, &report, &cases));
   if (report.kind != TableKind::kTraining) {
     return InvalidInput("{}: rows of collectives are no jobs; give a table of training runs",
                         table.name());
   }
-  std::vector<Case> cases;
-  ORRERY_RETURN_IF_ERROR(MapCases(table, options, &report, &cases));
   std::vector<RowDocument> out;
   for (const Case& item : cases) {
     const Prediction& p = report.rows[item.first];

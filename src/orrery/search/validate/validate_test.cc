@@ -172,21 +172,13 @@ TEST(Validate, ThreadsChangeNothing) {
   EXPECT_EQ(ReportToJson(one), ReportToJson(four));
 }
 
-TEST(Configuration, HoldsNoWithheldColumn) {
-  for (const TableKind kind : {TableKind::kTraining, TableKind::kCollectives}) {
-    for (const std::string_view withheld : WithheldColumns()) {
-      EXPECT_THAT(ConfigurationColumns(kind), ::testing::Not(Contains(withheld)));
-    }
-    for (const std::string_view required : RequiredColumns(kind)) {
-      EXPECT_THAT(ConfigurationColumns(kind), Contains(required));
-    }
-  }
-}
-
 TEST(ConfigurationDeathTest, ReadingAnOutcomeIsABug) {
-  const formats::CsvTable table = Table(false);
-  const Configuration row(TableKind::kTraining, table, 0);
-  EXPECT_DEATH((void)row.text("step_time_s"), "configuration columns only");
+  const auto table = Columns::BuiltIn().Read(Table(false));
+  ASSERT_TRUE(table.ok());
+  const Configuration row(*table, 0);
+  for (const char* outcome : {"step_time_s", "peak_mem_gib", "id", "notes"}) {
+    EXPECT_DEATH((void)row.text(outcome), "configuration columns only");
+  }
 }
 
 TEST(Validate, WrongTables) {
@@ -200,7 +192,7 @@ TEST(Validate, WrongTables) {
   EXPECT_THAT(error("a,b\n1,2\n"),
               HasSubstr("neither a table of training runs nor of collectives"));
   EXPECT_THAT(error("tp,pp,gpu\n1,2,x\n"),
-              HasSubstr("missing columns: framework_family, gpus, layers, hidden"));
+              HasSubstr("missing columns: layers, hidden, heads, seq_len, gpus, global_batch"));
   EXPECT_THAT(error("collective,gpu,nodes,gpus_per_node\nx,y,1,8\n"),
               HasSubstr("missing column: size_bytes"));
   std::string text(kTableHeader);
@@ -232,9 +224,9 @@ TEST(Validate, MissingColumnsThatStandThereByAnotherName) {
 // Without its unit an outcome is no outcome: every row went without an error, and without a word.
 TEST(Validate, MistypedOutcomeIsWarnedAbout) {
   std::string header(kTableHeader);
-  header.replace(header.find("step_time_s"), 11, "step_time_ms");
+  header.replace(header.find("step_time_s"), 11, "step_times");
   EXPECT_THAT(Predict(Table(false, header)).warnings,
-              ElementsAre(HasSubstr("'step_time_ms' is not read; did you mean 'step_time_s'")));
+              ElementsAre(HasSubstr("'step_times' is not read; did you mean 'step_time_s'")));
 }
 
 // Ids that count nothing made every row a source of its own.
