@@ -129,7 +129,7 @@ class Page {
     });
     Row("fp8_recipe", "delayed",
         [](const Framework& f) { return std::string(NameOf(kFp8Recipes, f.defaults.fp8_recipe)); });
-    Row("a silent measured run", "nothing", RecipeText);
+    Row("assumed of measured runs", "nothing", RecipeText);
     if (versions_.size() > 1) {
       Table();
     } else {
@@ -232,10 +232,9 @@ std::string FrameworkSummary() {
       "delayed\n"
       "- `limit_all_gathers`: - (gathers are bounded by the order of the GPU's own work)\n"
       "- `cublas_in_torch`, cuBLAS's workspaces lie in PyTorch's allocator: yes\n"
-      "- a silent measured run, what a record of a run is taken to have where it says nothing "
-      "(`orrery validate`): nothing. \"switches as said\": gradients and experts' fused kernels "
-      "are "
-      "off where the record does not name them. A job file says these itself.\n\n"
+      "- assumed of measured runs, what `orrery validate` takes a run to have where its row does "
+      "not say: nothing. \"switches as said\": gradients and experts' fused kernels are off where "
+      "the row does not name them. A job file sets these itself.\n\n"
       "*host* says whose Python runs beside the kernels.\n",
       on, kUsualGradients);
   return text;

@@ -214,13 +214,14 @@ constexpr Option kTraining[] = {
     {.name = "moe_delayed_weights",
      .type = kBool,
      .fallback = "false",
-     .doc = "With moe_comm_overlap: a layer's weight gradients run behind the launch of the "
-            "exchange that its data gradients allow (Megatron's delay_wgrad_compute)."},
+     .doc = "With moe_comm_overlap: a layer's weight gradients run after the exchange that its "
+            "data gradients allow has been launched (Megatron's delay_wgrad_compute)."},
     {.name = "optimizer",
      .type = kChoice,
      .fallback = "adam",
      .choices = "adam|adamw|adafactor|muon|sgd|lion|lamb",
-     .doc = "With fp32 main parameters; adamw costs what adam does, sgd has momentum."},
+     .doc =
+         "The optimizer, with fp32 main parameters. adamw costs what adam does; sgd has momentum."},
     {.name = "optimizer_states",
      .type = kChoice,
      .fallback = "full",

@@ -75,8 +75,8 @@ constexpr Option kFramework[] = {
          "point where the host must read."},
     {.name = "cuda_graph_scope",
      .type = kText,
-     .doc = "With cuda_graphs: layers, the parts captured, + between: attn, mlp, moe_router, "
-            "moe_preprocess, mamba; all unless said. Dispatch, experts and combine run eagerly."},
+     .doc = "With cuda_graphs: layers: the parts captured, joined by +: attn, mlp, moe_router, "
+            "moe_preprocess, mamba; all when left out. Dispatch, experts and combine run eagerly."},
     {.name = "transformer_engine",
      .type = kBool,
      .doc = "Layers are Transformer Engine's, whose libraries take device memory; only what memory "

@@ -133,7 +133,7 @@ constexpr Option kModel[] = {
      .type = kInteger,
      .min = 0,
      .max = 10000,
-     .doc = "With a window, or a mixer and no pattern: the last of every so many layers is full "
+     .doc = "With a window, or a mixer and no pattern: the last of every so many layers has full "
             "attention."},
     {.name = "chunked_window",
      .type = kBool,
@@ -270,13 +270,14 @@ constexpr Option kModel[] = {
      .type = kInteger,
      .min = 0,
      .max = 1 << 26,
-     .doc = "With out_groups: keys that a query sees as they are; layer_sizes says of how many "
-            "keys each layer makes one (compress)."},
+     .doc = "With out_groups: keys that a query sees uncompressed; compress in layer_sizes says "
+            "how many keys a layer makes into one."},
     {.name = "compressed_sparse_rate",
      .type = kInteger,
      .min = 0,
      .max = 1 << 20,
-     .doc = "With out_groups: where layer_sizes says this, an indexer chooses compressed keys."},
+     .doc = "With out_groups: in layers whose compress (layer_sizes) equals this, an indexer "
+            "chooses among the compressed keys."},
     {.name = "compressed_index_heads",
      .type = kInteger,
      .min = 0,

@@ -499,7 +499,7 @@ class Search {
     }
     if (c.refused == c.points && !first_refusal_.empty()) {
       return InvalidInput("{}{}", first_refusal_,
-                          c.points > 1 ? " (nor is any other of the plans possible)" : "");
+                          c.points > 1 ? " (no other plan is possible, either)" : "");
     }
     std::string counts;
     const auto count = [&counts](std::uint64_t n, std::string_view what) {
@@ -510,7 +510,7 @@ class Search {
     count(c.too_large + c.replay_full, "do not fit the GPU's memory");
     count(c.impossible, "have degrees that do not go together");
     count(c.refused, "break a rule");
-    count(c.left + c.not_sampled, "were left when the search ended");
+    count(c.left + c.not_sampled, "were not reached when the search ended");
     const bool ended = c.left + c.not_sampled > 0;
     return Infeasible(
         "{}: no plan was found among {}: {}{}; {}open more keys (training.recompute, "

@@ -73,7 +73,8 @@ void AddRows(const PlanResult& result, std::string* text) {
   }
   const std::vector<CampaignColumn> columns = CampaignColumns(result);
   for (const CampaignColumn& column : columns) head.push_back(column.heading);
-  head.emplace_back("");
+  const bool against = result.given && result.given->result.step_time > 0;
+  head.emplace_back(against ? "against 'given'" : "");
   for (std::size_t c = 1; c + 1 < head.size(); ++c) table.AlignRight(c);
   table.Row(std::move(head));
   const auto add = [&](std::string name, const std::vector<std::string>& values, const PlanRow& row,
@@ -102,12 +103,12 @@ void AddRows(const PlanResult& result, std::string* text) {
       note +=
           fmt::format("{}{} in the search", note.empty() ? "" : "; ", HumanTime(row.searched_step));
     }
-    if (result.given && result.given->result.step_time > 0) {
+    if (against) {
       note += fmt::format("{}{}", note.empty() ? "" : "; ", Against(row, *result.given));
     }
     add(fmt::format("{}", i + 1), row.values, row, std::move(note));
   }
-  if (result.given && result.given->result.step_time > 0) {
+  if (against) {
     add("given", std::vector<std::string>(result.keys.size()), *result.given,
         result.given->fits ? "" : "does not fit");
   }
@@ -140,12 +141,12 @@ void AddSearch(const PlanResult& result, std::string* text) {
     if (n > 0) *text += fmt::format("  {:>12}  {}\n", Number(n), what);
   };
   line(c.impossible, "have degrees that do not go together");
-  line(c.equal, "say what another plan says");
+  line(c.equal, "are the same as another plan");
   line(c.refused, "break a rule of the job file, framework or model");
-  line(c.too_large, "hold more at once than the GPU's memory");
+  line(c.too_large, "need more than the GPU's memory");
   line(c.pruned,
        "cannot be better: a bound below their step time is no better than what was found");
-  line(c.left, "were left when the search ended");
+  line(c.left, "were not reached when the search ended");
   line(c.evaluated, "were simulated");
   if (c.replay_full > 0) {
     *text += fmt::format("  {:>12}  of them do not fit once the allocator is replayed\n",
@@ -212,7 +213,7 @@ Json RowJson(const PlanRow& row, const PlanResult& result) {
 std::string PlanToText(const PlanResult& result) {
   std::string text = fmt::format("{}: ", Printable(result.source));
   if (result.by_default) {
-    text += "it leaves nothing open, so degrees, micro-batch and recompute were opened\n\n";
+    text += "leaves nothing open, so degrees, micro-batch and recompute are varied\n\n";
   } else {
     text +=
         fmt::format("{} key{} open\n\n", result.keys.size(), result.keys.size() == 1 ? "" : "s");
@@ -227,10 +228,10 @@ std::string PlanToText(const PlanResult& result) {
     text += fmt::format("The best plans ({})\n", Info(result.objectives.front()).description);
   }
   AddRows(result, &text);
-  if (!result.turns.empty() || !result.steady.empty()) text += "\nIf the cluster were another\n";
+  if (!result.turns.empty() || !result.steady.empty()) text += "\nIf the cluster were different\n";
   for (const PlanTurn& turn : result.turns) text += Turn(turn, result);
   for (const std::string& key : result.steady) {
-    text += fmt::format("  With {} halved or doubled the first stays first of these.\n", key);
+    text += fmt::format("  With {} halved or doubled plan 1 stays first of these.\n", key);
   }
   AddSearch(result, &text);
   return text;

@@ -161,7 +161,7 @@ Result<Sweep> RunSweep(const Template& job, const Space& space, const SweepOptio
   const auto refused = [](const SweepRow& row) { return row.status == RowStatus::kRefused; };
   if (sweep.complete() && std::all_of(sweep.rows.begin(), sweep.rows.end(), refused)) {
     return InvalidInput("{}{}", sweep.rows.front().reason,
-                        sweep.points > 1 ? " (nor is any other of the runs possible)" : "");
+                        sweep.points > 1 ? " (no other run is possible, either)" : "");
   }
   return sweep;
 }
