@@ -97,6 +97,8 @@ def job_of(row: Row, cluster: str) -> dict[str, Any]:
         training |= {"lora_rank": 16, "lora_targets": "attention" if moe else "all"}
         switches["separate_adapters"] = True
         switches["model_type_states"] = not row["autocast"]
+    if row["prepared"]:
+        switches["prepared_base"] = True
     if row["method"] in ("nf4", "nf4_single", "int8"):
         training["base_quantization"] = str(row["method"]).removesuffix("_single")
         training["double_quantization"] = row["method"] == "nf4"

@@ -128,6 +128,14 @@ void ReadAutomodelTraining(bool experts, Reading* r) {
   if (optimizer == "adam" || optimizer == "adamw" || optimizer == "fusedadam") {
     draft.SetText("training.optimizer", optimizer == "adamw" ? "adamw" : "adam");
     draft.Set("framework_options.fused_adam", fused);
+    // What its master weights hold beside 16-bit parameters makes them fp32.
+    const bool half =
+        ReadMomentTypes("optimizer.exp_avg_dtype", "optimizer.exp_avg_sq_dtype", r) && fused;
+    if (half && strategy != "ddp" && (wide || r->On("optimizer.master_weights"))) {
+      draft.Set("framework_options.model_type_states", false);
+    } else if (half && strategy != "ddp") {
+      draft.Drop("training.optimizer_states");  // the model's type
+    }
   } else if (optimizer == "muon" || optimizer == "sgd") {
     draft.SetText("training.optimizer", optimizer);
     draft.Drop("framework_options.model_type_states");

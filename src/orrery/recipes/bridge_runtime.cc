@@ -107,10 +107,21 @@ std::string PrecisionName(const Node& section, Reading* r) {
 }
 
 void ApplyPrecision(const Document& document, Reading* r) {
+  const Node none;
   const Node* section = document.root.Find("mixed_precision");
-  if (section == nullptr || section->kind == Node::Kind::kNull) return;
+  const Node* model = document.root.Find("model");
+  const bool missing = section == nullptr;
+  if (missing || section->kind == Node::Kind::kNull) {
+    const bool typed = !Said(model, "bf16").empty() || !Said(model, "fp16").empty() ||
+                       !Said(model, "params_dtype").empty();
+    if (!typed && !missing) {
+      r->draft().Assume("fp32: mixed_precision is null, and model says neither bf16 nor fp16");
+    }
+    if (typed || !missing) return;
+    section = &none;
+  }
   const std::string name = PrecisionName(*section, r);
-  const std::string where = document.Where(*section);
+  const std::string where = missing ? r->file() : document.Where(*section);
   const auto found = Precisions().find(name);
   if (found == Precisions().end()) {
     std::vector<std::string_view> names;

@@ -57,6 +57,10 @@ const Table& MegatronPatchTable();
 bool IsMegatronPatch(std::string_view text, const std::string& path);
 Result<Imported> ReadMegatronPatch(const std::vector<File>& files, const Options& options);
 
+// Types of Adam's two moments, by the arguments that say them (torch.bfloat16, bfloat16, bf16).
+// True: they are bf16, and the job says so; refused unless both are that or fp32.
+bool ReadMomentTypes(std::string_view first, std::string_view second, Reading* r);
+
 // MindSpeed-LLM (Ascend).
 const Table& MindSpeedTable();
 bool IsMindSpeed(std::string_view text, const std::string& path);
@@ -147,6 +151,8 @@ Result<Imported> ReadNemoRl(const std::vector<File>& files, const Options& optio
 const Table& MaxTextTable();
 bool IsMaxText(std::string_view text, const std::string& path);
 Result<Imported> ReadMaxText(const std::vector<File>& files, const Options& options);
+// What translated arguments say together; `model_file` is a model's config.json, or empty.
+void ReadMaxTextRules(const std::string& model_file, Reading* r);
 
 const Table& LlmFoundryTable();
 bool IsLlmFoundry(std::string_view text, const std::string& path);

@@ -55,7 +55,7 @@ constexpr Reader kReaders[] = {
     {{"xtuner", "xtuner 0.1 and 0.2: a configuration in Python, and `xtuner train`", XtunerTable},
      IsXtuner,
      ReadHuggingFace},
-    {{"primus", "AMD Primus 26.5: its YAML, on Megatron or torchtitan", PrimusTable},
+    {{"primus", "AMD Primus 26.5: its YAML, on Megatron, torchtitan or MaxText", PrimusTable},
      IsPrimus,
      ReadPrimus},
     {{"nanotron", "nanotron 0.5: its YAML", NanotronTable}, IsNanotron, ReadNanotron},

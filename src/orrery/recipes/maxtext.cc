@@ -236,18 +236,25 @@ void ReadNumbers(Reading* r) {
     draft.SetText("training.precision", type == "bfloat16"  ? "bf16"
                                         : type == "float16" ? "fp16"
                                                             : "fp32");
-  } else if (low == "fp8" || low == "fp8_full" || low.starts_with("te_fp8")) {
+  } else if (low == "fp8" || low == "fp8_full" || low == "nanoo_fp8" ||  // AMD's numbers
+             low.starts_with("te_fp8")) {
     draft.SetText("training.precision", "fp8");
     draft.SetText("framework_options.fp8_recipe",
                   low.find("current") != std::string::npos ? "current" : "delayed");
   } else if (low == "te_mxfp8") {
     draft.SetText("training.precision", "mxfp8");
   } else {
-    r->Refuse("quantization", fmt::format("'{}' is not modelled; fp8, te_fp8_* and te_mxfp8 are",
-                                          Printable(low, 40)));
+    r->Refuse("quantization",
+              fmt::format("'{}' is not modelled; fp8, nanoo_fp8, te_fp8_* and te_mxfp8 are",
+                          Printable(low, 40)));
   }
-  if (weights != "float32") {
-    r->Refuse("weight_dtype", "parameters of another type than float32 are not modelled here");
+  if (weights == type && weights != "float32") {
+    // Gradients come in the parameters' type, and optax makes its moments so.
+    draft.Set("framework_options.model_type_states", true);
+  } else if (weights != "float32") {
+    r->Refuse("weight_dtype",
+              fmt::format("parameters in '{}' beside products in '{}' are not modelled",
+                          Printable(weights, 20), Printable(type, 20)));
   }
   const std::string attention = r->Text("attention");
   if (attention == "cudnn_flash_te") {
@@ -308,6 +315,27 @@ bool IsMaxText(std::string_view text, const std::string& path) {
   return has("per_device_batch_size:") && (has("base_config:") || has("max_target_length:"));
 }
 
+void ReadMaxTextRules(const std::string& model_file, Reading* r) {
+  const std::string hardware = r->Text("hardware");
+  if (hardware != "gpu" && hardware != "gpu_multiprocess") {
+    r->Refuse(
+        "hardware",
+        fmt::format("it is for '{}'{}; no TPU has kernel times here, so write 'gpu' and "
+                    "give a cluster of GPUs",
+                    Printable(hardware, 40), r->Has("hardware") ? "" : ", base.yml's default"));
+  }
+  const std::string name = r->Text("model_name");
+  if (name != "default" || !model_file.empty() || !r->options().model.empty()) {
+    ReadModel("maxtext", model_file, name, "model_name", r);
+  }
+  r->draft().SetText("framework", "jax-fsdp");
+  ReadShapes(r);
+  ReadMaxTextParallelism(r);
+  ReadMaxTextBatch(r);
+  ReadRemat(r);
+  ReadNumbers(r);
+}
+
 Result<Imported> ReadMaxText(const std::vector<File>& files, const Options& options) {
   ORRERY_ASSIGN_OR_RETURN(const Configuration taken, TakeConfiguration(files, "MaxText"));
   const File& file = taken.file;
@@ -315,24 +343,7 @@ Result<Imported> ReadMaxText(const std::vector<File>& files, const Options& opti
   Reading reading({&MaxTextTable()}, options, file.path);
   AddLeaves(document, document.root, {&MaxTextTable()}, &reading);
   reading.Translate();
-  const std::string hardware = reading.Text("hardware");
-  if (hardware != "gpu" && hardware != "gpu_multiprocess") {
-    reading.Refuse("hardware",
-                   fmt::format("it is for '{}'{}; no TPU has kernel times here, so write 'gpu' and "
-                               "give a cluster of GPUs",
-                               Printable(hardware, 40),
-                               reading.Has("hardware") ? "" : ", base.yml's default"));
-  }
-  const std::string name = reading.Text("model_name");
-  if (name != "default" || !taken.model.empty() || !options.model.empty()) {
-    ReadModel("maxtext", taken.model, name, "model_name", &reading);
-  }
-  reading.draft().SetText("framework", "jax-fsdp");
-  ReadShapes(&reading);
-  ReadMaxTextParallelism(&reading);
-  ReadMaxTextBatch(&reading);
-  ReadRemat(&reading);
-  ReadNumbers(&reading);
+  ReadMaxTextRules(taken.model, &reading);
   return reading.Finish("maxtext");
 }
 

@@ -95,23 +95,6 @@ void ReadRecompute(Reading* r) {
   if (oldest) ReadFullRecompute("uniform", oldest_each, r);
 }
 
-// Moments of the precision-aware optimizer.
-void ReadMegatronStates(Reading* r) {
-  const auto type = [r](std::string_view argument) {
-    const std::string said = r->Text(argument);
-    return said.empty() ? std::string("fp32") : said;
-  };
-  const std::string first = type("--exp-avg-dtype"), second = type("--exp-avg-sq-dtype");
-  if (first == "fp32" && second == "fp32") return;
-  if (first == "bf16" && second == "bf16") {
-    r->draft().SetText("training.optimizer_states", "bf16");
-  } else {
-    r->Refuse(first == "fp32" ? "--exp-avg-sq-dtype" : "--exp-avg-dtype",
-              fmt::format("moments in {} and {} are not modelled; both in fp32 or bf16 are",
-                          Printable(first, 20), Printable(second, 20)));
-  }
-}
-
 void ReadMegatronSharding(Reading* r) {
   Draft& draft = r->draft();
   const bool distributed = r->On("--use-distributed-optimizer") || r->On("--distributed-optimizer");
@@ -139,7 +122,7 @@ void ReadMegatronSharding(Reading* r) {
   } else if (!draft.Has("framework_options.overlap_param_gather")) {
     draft.Set("framework_options.overlap_param_gather", fsdp);
   }
-  ReadMegatronStates(r);
+  ReadMomentTypes("--exp-avg-dtype", "--exp-avg-sq-dtype", r);
   const bool cpu = r->On("--optimizer-cpu-offload");
   const double share = r->Real("--optimizer-offload-fraction", 1);
   if (cpu && share < 1 && share > 0) {
@@ -244,6 +227,24 @@ void ReadProgram(const std::string& program, Reading* r) {
 }
 
 }  // namespace
+
+bool ReadMomentTypes(std::string_view first, std::string_view second, Reading* r) {
+  const auto type = [r](std::string_view argument) -> std::string {
+    const std::string said = Lower(r->Text(argument));
+    const std::string name = said.starts_with("torch.") ? said.substr(6) : said;
+    return name.empty() || name == "float32" ? "fp32" : name == "bfloat16" ? "bf16" : name;
+  };
+  const std::string one = type(first), other = type(second);
+  if (one == "fp32" && other == "fp32") return false;
+  if (one == "bf16" && other == "bf16") {
+    r->draft().SetText("training.optimizer_states", "bf16");
+    return true;
+  }
+  r->Refuse(one == "fp32" ? second : first,
+            fmt::format("moments in {} and {} are not modelled; both in fp32 or bf16 are",
+                        Printable(one, 20), Printable(other, 20)));
+  return false;
+}
 
 const Table& MegatronTable() {
   static constexpr std::string_view kLines[] = {

@@ -189,8 +189,24 @@ void ReadCapacity(Draft* draft) {
   draft->Assume("experts are taken as evenly loaded (training.moe_zipf: 0)");
 }
 
+// A rank's budget of tokens, over what it gets of evenly loaded experts.
+void ReadRankBudget(Reading* r) {
+  constexpr std::string_view kArgument = "--moe-expert-rank-capacity-factor";
+  const double factor = r->Real(kArgument, 0);
+  if (factor == 0) return;
+  if (factor < 1) {
+    return r->Refuse(kArgument,
+                     "an expert rank that drops tokens beyond a budget is not modelled; "
+                     "moe_capacity_factor is by expert");
+  }
+  r->draft().Assume(
+      fmt::format("{} {}: of experts taken as evenly loaded no rank drops tokens", kArgument,
+                  factor));
+}
+
 void ReadExperts(Reading* r) {
   Draft& draft = r->draft();
+  ReadRankBudget(r);
   const std::string freq = r->Text("--moe-layer-freq");
   const std::string type = r->Text("--moe-token-dispatcher-type");
   const std::string backend = r->Text("--moe-flex-dispatcher-backend");

@@ -90,11 +90,11 @@ void ReadLayout(const std::string& text, std::int64_t pp, Reading* r) {
   for (const std::string& chunk : *chunks) {
     layers.push_back(std::ranges::count(chunk, 't') + std::ranges::count(chunk, 'd'));
     further += std::ranges::count(chunk, 'm');
-    if (layers.back() == 0) {
-      return r->Refuse(kArgument, fmt::format("a chunk without layers ('{}') is not modelled; the "
-                                              "others could be --set "
-                                              "'parallel.layers_per_stage=[…]'",
-                                              chunk));
+    if (Contains(chunk, "m") && &chunk != &chunks->back()) {
+      return r->Refuse(kArgument,
+                       fmt::format("modules that predict further tokens in a chunk before the "
+                                   "loss's ('{}') are not modelled; write them beside the L",
+                                   chunk));
     }
   }
   if (further > 0 && !r->draft().Has("model.mtp_layers"))

@@ -34,6 +34,24 @@ const Row* FindLeaf(const std::string& path) {
   return field != nullptr ? field : own;
 }
 
+// A type of torch as an object, {_target_: torch.bfloat16, _call_: false}, is its name.
+void NameTypes(Node* node) {
+  for (Node& item : node->items) NameTypes(&item);
+  for (formats::Field& field : node->fields) {
+    Node& value = field.value;
+    const Node* target = value.Find("_target_");
+    if (target == nullptr || value.Find("_call_") == nullptr ||
+        !target->text.starts_with("torch.")) {
+      NameTypes(&value);
+      continue;
+    }
+    const std::string name = target->text;
+    value.kind = Node::Kind::kScalar;
+    value.text = name;
+    value.fields.clear();
+  }
+}
+
 // "bf16-mixed", "16": Lightning's word, in NeMo 1.
 void ReadLightningPrecision(Reading* r) {
   constexpr std::string_view kArgument = "trainer.precision";
@@ -175,6 +193,7 @@ Result<Imported> ReadNemo(const std::vector<File>& files, const Options& options
   const File& file = files.front();
   ORRERY_ASSIGN_OR_RETURN(Document document, ParseConfiguration(file));
   ResolveExpressions(&document);
+  NameTypes(&document.root);
   Reading reading({&NemoTable(), &MegatronTable()}, options, file.path);
   for (const Leaf& leaf : Leaves(document.root)) {
     if (AddLayout(document, leaf, &reading)) continue;

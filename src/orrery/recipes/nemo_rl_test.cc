@@ -57,6 +57,21 @@ TEST(NemoRl, PolicyOnFsdp) {
   EXPECT_THAT(imported->job_text, HasSubstr("an iteration has 1 such updates"));
 }
 
+// Transformer Engine's Adam over fp32 parameters keeps its moments in two bytes.
+TEST(NemoRl, MomentsOfFusedAdam) {
+  const Result<Imported> imported = ImportPolicy(
+      kGrpo,
+      "policy:\n  optimizer:\n"
+      "    name: transformer_engine.pytorch.optimizers.fused_adam.FusedAdam\n    kwargs:\n"
+      "      master_weights: true\n      store_param_remainders: true\n"
+      "      exp_avg_dtype: torch.bfloat16\n      exp_avg_sq_dtype: torch.bfloat16\n");
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  const workload::Plan& plan = imported->job.workloads.front().plan;
+  EXPECT_EQ(plan.optimizer_states, workload::OptimizerStates::kBf16);
+  EXPECT_TRUE(plan.framework.fused_adam);
+  EXPECT_FALSE(plan.framework.model_type_states);
+}
+
 TEST(NemoRl, PolicyOnMegatron) {
   const std::string text =
       "policy:\n  model_name: meta-llama/Llama-3.1-8B-Instruct\n  dtensor_cfg:\n"

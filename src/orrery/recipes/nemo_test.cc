@@ -126,12 +126,67 @@ TEST(Nemo, BridgesPrecisionOverrulesDdp) {
                                             {.cluster = "h100-ib-400g", .gpus = 16});
   ASSERT_FALSE(wrong.ok());
   EXPECT_THAT(wrong.status().message(), HasSubstr("did you mean 'bf16_mixed'"));
+  // Recipes of Bridge are in bf16 where a file that overrides them says nothing of it.
+  const Result<Imported> usual = ImportYaml(kBridge, {.cluster = "h100-ib-400g", .gpus = 16});
+  ASSERT_TRUE(usual.ok()) << usual.status().message();
+  EXPECT_EQ(usual->job.workloads.front().plan.precision.type, workload::Precision::kBf16);
+  EXPECT_THAT(usual->job_text, HasSubstr("mixed_precision: bf16_mixed, as recipes of Megatron"));
+  const Result<Imported> null = ImportYaml(std::string(kBridge) + "mixed_precision: null\n",
+                                           {.cluster = "h100-ib-400g", .gpus = 16});
+  ASSERT_TRUE(null.ok()) << null.status().message();
+  EXPECT_EQ(null->job.workloads.front().plan.precision.type, workload::Precision::kFp32);
+  EXPECT_THAT(null->job_text, HasSubstr("fp32: mixed_precision is null"));
   // No mixed precision: what ddp says counts.
   const std::string bare = std::string(kBridge);
   const Result<Imported> plain = ImportYaml(bare.substr(0, 7) + "  bf16: true\n" + bare.substr(7),
                                             {.cluster = "h100-ib-400g", .gpus = 16});
   ASSERT_TRUE(plain.ok()) << plain.status().message();
   EXPECT_FALSE(plain->job.workloads.front().plan.framework.grad_reduce_fp32);
+}
+
+// Types of torch as objects and by name.
+TEST(Nemo, BridgesMoments) {
+  const auto states = [](const std::string& first, const std::string& second) {
+    return BridgePlan(
+               "mixed_precision: bf16_mixed\noptimizer:\n"
+               "  use_precision_aware_optimizer: true\n  main_grads_dtype: torch.float32\n"
+               "  exp_avg_dtype: " +
+               first + "\n  exp_avg_sq_dtype: " + second + "\n")
+        .optimizer_states;
+  };
+  EXPECT_EQ(states("{_target_: torch.bfloat16, _call_: false}",
+                   "{_target_: torch.bfloat16, _call_: false}"),
+            workload::OptimizerStates::kBf16);
+  EXPECT_EQ(states("torch.bfloat16", "bf16"), workload::OptimizerStates::kBf16);
+  EXPECT_EQ(states("torch.float32", "fp32"), workload::OptimizerStates::kFull);
+  EXPECT_TRUE(BridgePlan("mixed_precision: bf16_mixed\noptimizer:\n"
+                         "  main_grads_dtype: torch.bfloat16\n")
+                  .framework.bf16_main_gradients);
+  const Result<Imported> mixed =
+      ImportYaml(std::string(kBridge) + "optimizer:\n  exp_avg_dtype: torch.float8_e4m3fn\n",
+                 {.cluster = "h100-ib-400g", .gpus = 16});
+  ASSERT_FALSE(mixed.ok());
+  EXPECT_THAT(mixed.status().message(),
+              HasSubstr("moments in float8_e4m3fn and fp32 are not modelled"));
+}
+
+// 72 GPUs share NVLink: 64 of each rack keep groups of 64 and 32 ranks whole, all 72 those of 8.
+TEST(Nemo, GroupsKeepWithinARack) {
+  const auto domain = [](const std::string& ep) {
+    const std::string text =
+        "model:\n  hf_model_id: Qwen/Qwen3-30B-A3B\n  seq_length: 4096\n"
+        "  expert_model_parallel_size: " +
+        ep +
+        "\ntrain:\n  global_batch_size: 1024\n"
+        "  micro_batch_size: 1\nddp:\n  use_distributed_optimizer: true\n";
+    const Result<Imported> imported =
+        ImportYaml(text, {.cluster = "gb200-nvl72-ib-400g", .gpus = 256});
+    EXPECT_TRUE(imported.ok()) << imported.status().message();
+    return imported.ok() ? imported->job.cluster.gpus_per_nvlink_domain : 0;
+  };
+  EXPECT_EQ(domain("64"), 64);
+  EXPECT_EQ(domain("32"), 64);
+  EXPECT_EQ(domain("8"), 72);
 }
 
 // CommOverlapConfig.setup turns on what overlaps beside a distributed optimizer, and off what is

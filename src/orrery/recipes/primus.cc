@@ -1,6 +1,6 @@
-// AMD's Primus: a YAML whose modules name a back end (Megatron or torchtitan), a file of defaults,
-// a file of the model and what is laid over both. What is neither Megatron's nor torchtitan's
-// stands in data/recipes/primus.csv. Source: AMD-AGI/Primus, primus/core/config (merge and
+// AMD's Primus: a YAML whose modules name a back end (Megatron, torchtitan or MaxText), a file of
+// defaults, a file of the model and what is laid over both. What is none of theirs stands in
+// data/recipes/primus.csv. Source: AMD-AGI/Primus, primus/core/config (merge and
 // extends), primus/configs, primus/backends.
 #include <fmt/format.h>
 
@@ -169,9 +169,9 @@ Result<Imported> ReadPrimus(const std::vector<File>& files, const Options& optio
                         Printable(files.front().path));
   }
   const std::string backend = TextAt(*trainer, "framework", options);
-  if (backend != "megatron" && backend != "torchtitan") {
+  if (backend != "megatron" && backend != "torchtitan" && backend != "maxtext") {
     return InvalidInput(
-        "{}: framework: '{}' is not read in Primus's files; megatron and torchtitan are",
+        "{}: framework: '{}' is not read in Primus's files; megatron, torchtitan and maxtext are",
         recipe.Where(*trainer), Printable(backend, 40));
   }
   Merged merged(files, options);
@@ -183,7 +183,9 @@ Result<Imported> ReadPrimus(const std::vector<File>& files, const Options& optio
     merged.Over(*overrides, files.front().path);
   }
   const bool megatron = backend == "megatron";
-  const Tables tables = {&PrimusTable(), megatron ? &MegatronTable() : &TorchtitanTable()};
+  const Tables tables = {&PrimusTable(), megatron               ? &MegatronTable()
+                                         : backend == "maxtext" ? &MaxTextTable()
+                                                                : &TorchtitanTable()};
   Reading reading(tables, options, files.front().path);
   const Document& document = merged.document;
   for (const std::string& name : merged.missing) {
@@ -200,7 +202,7 @@ Result<Imported> ReadPrimus(const std::vector<File>& files, const Options& optio
   } else {
     AddLeaves(document, document.root, tables, &reading);
     reading.Translate();
-    ReadTorchtitanRules("", &reading);
+    backend == "maxtext" ? ReadMaxTextRules("", &reading) : ReadTorchtitanRules("", &reading);
   }
   return reading.Finish("primus");
 }

@@ -370,5 +370,29 @@ TEST(Primus, OnTorchtitan) {
               0.01);
 }
 
+// Defaults, model and overrides in MaxText's own keys.
+TEST(Primus, OnMaxText) {
+  const std::string defaults = testing::TempDir() + "maxtext_defaults.yaml";
+  const std::string model = testing::TempDir() + "maxtext_8B.yaml";
+  std::ofstream(defaults) << "trainable: true\nbase_config: base.yml\nhardware: gpu\n"
+                             "dtype: bfloat16\nweight_dtype: bfloat16\nremat_policy: full\n";
+  std::ofstream(model) << "model_name: llama3-8b\nattention: cudnn_flash_te\n";
+  const std::string recipe = testing::TempDir() + "maxtext_recipe.yaml";
+  std::ofstream(recipe) << "modules:\n  pre_trainer:\n    framework: maxtext\n"
+                           "    config: maxtext_defaults.yaml\n    model: maxtext_8B.yaml\n"
+                           "    overrides:\n      ici_fsdp_parallelism: -1\n"
+                           "      dcn_data_parallelism: -1\n      max_target_length: 8192\n"
+                           "      per_device_batch_size: 4\n";
+  const Result<Imported> imported =
+      Import({recipe, defaults, model}, {.cluster = "h100-ib-400g", .gpus = 8});
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  const job::Workload& workload = imported->job.workloads.front();
+  EXPECT_EQ(workload.plan.batch.global_batch, 32);
+  EXPECT_EQ(workload.plan.batch.seq_len, 8192);
+  EXPECT_TRUE(workload.plan.framework.model_type_states);
+  EXPECT_EQ(workload.plan.memory.recompute, workload::Recompute::kFull);
+  EXPECT_EQ(workload.model.parameters(), 8'030'261'248);
+}
+
 }  // namespace
 }  // namespace orrery::recipes

@@ -450,6 +450,25 @@ Result<std::optional<File>> OpenNamed(const std::string& name, const std::string
   return std::optional<File>();
 }
 
+bool Reading::FitRacks(const job::Job& job) {
+  constexpr std::string_view kKey = "cluster.gpus_per_nvlink_domain";
+  const cluster::Spec& spec = job.cluster;
+  const std::int64_t rack = spec.gpus_per_nvlink_domain, host = spec.gpus_per_node;
+  if (rack <= host || spec.nodes * host <= rack || IsSet(kKey)) return false;
+  std::error_code error;
+  if (options_.cluster.empty() || std::filesystem::exists(options_.cluster, error)) return false;
+  const workload::Parallelism& p = job.workloads.front().plan.parallel;
+  const std::int64_t group =
+      std::max<std::int64_t>(p.tp, p.ep * job.workloads.front().plan.expert_tp());
+  if (group > rack || rack % group == 0) return false;
+  const std::int64_t share = rack / group * group;
+  if (share % host != 0) return false;
+  draft_.Set(kKey, share);
+  draft_.Assume(fmt::format("{} hosts of each rack, so that groups of {} ranks share NVLink",
+                            share / host, group));
+  return true;
+}
+
 Result<Imported> Reading::Finish(const std::string& dialect) {
   if (!draft_.Has("model") && !draft_.Has("model.name")) {
     const std::string base = file_.substr(file_.rfind('/') + 1);
@@ -497,9 +516,12 @@ Result<Imported> Reading::Finish(const std::string& dialect) {
     if (equals != std::string::npos) draft_.Set(set.substr(0, equals), set.substr(equals + 1));
   }
   Imported imported{.dialect = dialect, .uses = std::move(uses_)};
-  imported.job_text = draft_.Yaml();
   imported.name = file_ + " (imported)";
   ORRERY_ASSIGN_OR_RETURN(imported.job, draft_.Read(options_.read, options_.folder));
+  if (FitRacks(imported.job)) {
+    ORRERY_ASSIGN_OR_RETURN(imported.job, draft_.Read(options_.read, options_.folder));
+  }
+  imported.job_text = draft_.Yaml();
   return imported;
 }
 

@@ -101,6 +101,9 @@ class Reading {
 
  private:
   std::int64_t WholeNodes(const Launch& launch, std::int64_t nodes, std::int64_t gpus) const;
+  // Takes as many hosts of each rack (NVL72) as keep expert- and tensor-parallel groups whole,
+  // where the job needs several racks. False: it changed nothing.
+  bool FitRacks(const job::Job& job);
   void TranslateOne(const Given& given);
   // The argument that a row stands for, in its words; false: it is refused, or as if not there.
   bool Mean(Given* given);

@@ -116,12 +116,32 @@ Status CheckStoredInputs(const Model& model, const Plan& plan) {
   return {};
 }
 
+Status CheckPreparedBase(const Plan& plan) {
+  const FrameworkBehaviour& f = plan.framework;
+  if (!f.prepared_base) return {};
+  const auto refuse = [](std::string_view why, std::string_view remedy) {
+    return InvalidInput("framework_options.prepared_base: {}; {}", why, remedy);
+  };
+  if (plan.lora.base == BaseWeights::kModelType) {
+    return refuse("is of a quantised model (training.base_quantization)", "leave it out");
+  }
+  if (f.reducer != Reducer::kDdp || f.model_type_states) {
+    return refuse("is built for framework: ddp under autocast",
+                  "leave it or model_type_states out");
+  }
+  if (plan.precision.type == Precision::kFp32) {
+    return refuse("without autocast to 16 bits all is in fp32", "use precision: bf16");
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckPrecision(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckLowPrecision(plan));
   ORRERY_RETURN_IF_ERROR(CheckBf16Parts(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckStoredInputs(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckPreparedBase(plan));
   return CheckMore8Bit(model, plan);
 }
 

@@ -51,6 +51,8 @@ bool WithPadding(const Plan& plan) { return plan.pads_experts(); }
 bool WithFp8Attention(const Plan& plan) { return plan.framework.fp8_attention; }
 bool WithFp8OutputLayer(const Plan& plan) { return plan.framework.fp8_output_layer; }
 bool WithFp8ActivationInput(const Plan& plan) { return plan.framework.fp8_activation_input; }
+bool WithShortMainGradients(const Plan& plan) { return plan.framework.bf16_main_gradients; }
+bool WithPreparedBase(const Plan& plan) { return plan.framework.prepared_base; }
 bool WithPackedContext(const Plan& plan) { return plan.framework.packed_context; }
 bool WithFusedMlp(const Plan& plan) { return plan.framework.moe_fused_mlp; }
 bool WithListGathers(const Plan& plan) {

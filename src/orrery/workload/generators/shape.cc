@@ -146,7 +146,8 @@ void SetPrecision(const Plan& plan, Shape* s) {
   s->dtype = plan.precision.type == Precision::kBf16   ? DType::kBf16
              : plan.precision.type == Precision::kFp16 ? DType::kFp16
                                                        : DType::kFp32;
-  s->element_bytes = graph::SizeOf(s->dtype);
+  s->element_bytes =
+      plan.framework.prepared_base ? graph::SizeOf(DType::kFp32) : graph::SizeOf(s->dtype);
   s->gradient_dtype = plan.framework.grad_reduce_fp32 ? DType::kFp32 : s->dtype;
   s->gradient_bytes = graph::SizeOf(s->gradient_dtype);
   s->low_precision = plan.precision.low;

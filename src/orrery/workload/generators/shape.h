@@ -157,6 +157,8 @@ struct Shape {
   bool autocasts() const {
     return framework.reducer == Reducer::kDdp && dtype != graph::DType::kFp32 && !updates_in_place;
   }
+  // Of an element of what products read and write: element_bytes but with prepared_base.
+  std::int64_t product_bytes() const { return graph::SizeOf(dtype); }
   bool in_group(GroupPlace place) const { return (group & place) != 0; }
   std::int64_t tokens() const { return seq * batch; }
   // Of one sequence: those packed into one do not see each other.

@@ -9,6 +9,7 @@
 #include "orrery/workload/generators/layers/layer_ops.h"
 #include "orrery/workload/generators/layers/patches.h"
 #include "orrery/workload/generators/layers/precision.h"
+#include "orrery/workload/generators/layers/prepared_base.h"
 #include "orrery/workload/generators/sharding/tensor_gradients.h"
 
 namespace orrery::workload {
@@ -451,7 +452,9 @@ graph::Block HeadForward(const Shape& s, Names* names) {
     PoolForward(s, &w);
     LossForward(OfImages(s), &w);
   } else {
-    LossForward(s, &w);
+    w.Alloc(CastOutputWeight(s, &w));
+    ToProduct(s, &w, "weight.cast", s.vocab, s.hidden, Pass::kForward);
+    LossForward(InProductType(s), &w);
   }
   return w.Finish();
 }
@@ -462,13 +465,14 @@ graph::Block HeadBackward(const Shape& s, Names* names) {
   const std::int64_t e = s.element_bytes;
   MakeGradients(s, GradientsOf::kHead, &w);
   if (s.framework.chunked_loss) {
-    ChunkedLossBackward(s, &w);
+    ChunkedLossBackward(InProductType(s), &w);
   } else if (s.patch_values > 0) {
     LossBackward(OfImages(s), &w);
     PoolBackward(s, &w);
   } else {
-    LossBackward(s, &w);
+    LossBackward(InProductType(s), &w);
   }
+  w.Free(CastOutputWeight(s, &w));
   w.Free(Normed(s, &w));
   w.Module("final_norm");
   const Buffer gradient = w.Temporary("gradient", s.local_bytes());

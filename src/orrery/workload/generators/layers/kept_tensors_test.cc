@@ -295,5 +295,19 @@ TEST(LayerOutput, MadeWhileTemporariesLive) {
   EXPECT_EQ(SavedBytes(FindBlock(g, "layer.backward")), -512 * 256 * 2);
 }
 
+// A rank's half of the gradients in fp32 beside 16-bit ones, or none.
+TEST(MainGradients, ReadAsTheyAre) {
+  Plan plan{.parallel = {.dp = 2}, .batch = {.global_batch = 2, .seq_len = 128}};
+  plan.memory.sharding = Sharding::kZero1;
+  plan.framework.grad_reduce_fp32 = false;
+  const graph::Graph copied = Make(SmallGpt(1), plan);
+  EXPECT_GT(BufferBytes(copied, FindBlock(copied, "optimizer"), "main_gradients"), 0);
+  plan.framework.bf16_main_gradients = true;
+  const graph::Graph read = Make(SmallGpt(1), plan);
+  EXPECT_EQ(BufferBytes(read, FindBlock(read, "optimizer"), "main_gradients"), 0);
+  EXPECT_LT(FindBlock(read, "optimizer").kernels.size(),
+            FindBlock(copied, "optimizer").kernels.size());
+}
+
 }  // namespace
 }  // namespace orrery::workload

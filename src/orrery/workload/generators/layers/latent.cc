@@ -7,6 +7,7 @@
 
 #include "orrery/workload/generators/layers/layer_ops.h"
 #include "orrery/workload/generators/layers/lora.h"
+#include "orrery/workload/generators/layers/precision.h"
 #include "orrery/workload/generators/layers/sparse_attention.h"
 
 namespace orrery::workload {
@@ -26,7 +27,9 @@ std::int64_t LatentSaved(const Shape& s) {
 std::int64_t LatentNormedBytes(const Shape& s) {
   const Latent& l = s.latent;
   if (l.kv_rank == 0) return 0;
-  return s.local_tokens() * (l.q_rank + l.kv_rank + l.rope_dim) * s.element_bytes;
+  const Shape attention = PartShape(s, kBf16Attention);
+  return LinearBytes(attention, s.local_tokens() * (l.q_rank + l.kv_rank)) +
+         s.local_tokens() * l.rope_dim * s.element_bytes;
 }
 
 std::int64_t LatentUpSaved(const Shape& s) {

@@ -3,6 +3,7 @@
 #include "orrery/workload/generators/layers/latent.h"
 #include "orrery/workload/generators/layers/layer_writer.h"
 #include "orrery/workload/generators/layers/precision.h"
+#include "orrery/workload/generators/layers/prepared_base.h"
 #include "orrery/workload/generators/layers/sparse_attention.h"
 #include "orrery/workload/generators/layers/stored_inputs.h"
 #include "orrery/workload/generators/layers/torch_layers.h"
@@ -34,6 +35,7 @@ void LayerWriter::BeginBackward() {
 
 void LayerWriter::EndBackward() {
   w_->Free(gradient_);
+  w_->Free(int8_inputs_);
   w_->Free(adapters_);
   if (again_ && !stops_early()) w_->Free(recomputed_);
   w_->Free(output_);
@@ -172,6 +174,7 @@ void LayerWriter::CoreBackward() {
   BeforeAttention(s_, w_, Pass::kBackward);
   w_->Kernel("flash_attention", FlashAttention(s_, Pass::kBackward));
   BehindAttention(s_, w_, Pass::kBackward);
+  FromProduct(s_, w_, "attention.cast", s_.tokens(), s_.parts(), Pass::kBackward);
   w_->Free(attention_stats_);
 }
 

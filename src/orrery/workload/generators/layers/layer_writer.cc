@@ -6,6 +6,8 @@
 #include "orrery/workload/generators/layers/latent.h"
 #include "orrery/workload/generators/layers/lora.h"
 #include "orrery/workload/generators/layers/precision.h"
+#include "orrery/workload/generators/layers/prepared_base.h"
+#include "orrery/workload/generators/layers/quantized.h"
 #include "orrery/workload/generators/layers/sparse_attention.h"
 #include "orrery/workload/generators/layers/stored_inputs.h"
 #include "orrery/workload/generators/layers/torch_layers.h"
@@ -22,8 +24,9 @@ using graph::MemoryOp;
 using graph::Pass;
 
 namespace {
-constexpr std::uint32_t kAgainOutput = 95;  // the id of a buffer that two runs make
-}
+// Ids beside those that are counted: of a buffer that two runs make, of LLM.int8's inputs.
+constexpr std::uint32_t kAgainOutput = 95, kInt8Inputs = 96;
+}  // namespace
 
 LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
     : s_(s), attention_(PartShape(s, kBf16Attention)), mlp_(PartShape(s, kBf16Mlp)), w_(w) {
@@ -57,8 +60,13 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
   if (s.in_group(kGroupInside) && !again) input_ = w->Temporary("input", s.local_bytes());
   recomputed_ = w->Temporary("output", s.local_bytes());
   norm1_stats_ = make("input_norm.statistics", statistics, norms);
-  const std::int64_t operand = LinearBytes(mlp_, inputs * s.hidden);
-  norm1_out_ = make("input_norm.output", LinearBytes(attention_, inputs * s.hidden), norms);
+  // A router's product is in 16 bits and keeps its input so; of latent attention both
+  // down-projections keep theirs, a byte each.
+  const std::int64_t wide = inputs * s.hidden * e;
+  const std::int64_t operand = s.experts.count > 0 ? wide : LinearBytes(mlp_, inputs * s.hidden);
+  norm1_out_ =
+      make("input_norm.output",
+           s.latent.kv_rank > 0 ? wide : LinearBytes(attention_, inputs * s.hidden), norms);
   qkv_ = make("qkv",
               s.latent.kv_rank > 0
                   ? LatentSaved(s)
@@ -107,6 +115,9 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
     latent_normed_ = make("latent.norm.output", LatentNormedBytes(s), true);
   }
   adapters_ = make("adapters", AdapterSavedBytes(s), full);
+  if (const std::int64_t bytes = Int8InputBytes(s); bytes > 0) {
+    int8_inputs_ = Saved(w, kInt8Inputs, "int8.inputs", bytes);
+  }
   fc1_half_ = make("fc1.half", half ? fc1 / 2 : 0, false);
   if (s.attention_gate) {
     gated_ = make("attention.gated", s.tokens() * s.context() * e, full);
@@ -155,6 +166,7 @@ Buffer LayerWriter::Scattered(const Buffer& product) {
 
 void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   Enter("layers.input_norm");
+  if (!again_) w_->Alloc(int8_inputs_);
   w_->Alloc(adapters_);
   w_->Alloc(norm1_stats_);
   w_->Alloc(norm1_out_);
@@ -371,6 +383,7 @@ void LayerWriter::CoreForward(bool keep_core) {
     ContextForward(s_, w_);
     return Drop(keep_core, attention_stats_);
   }
+  ToProduct(s_, w_, "attention.cast", s_.tokens(), s_.parts(), Pass::kForward);
   BeforeAttention(s_, w_, Pass::kForward);
   w_->Kernel("flash_attention", FlashAttention(s_, Pass::kForward));
   BehindAttention(s_, w_, Pass::kForward);

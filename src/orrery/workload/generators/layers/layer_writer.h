@@ -112,6 +112,7 @@ class LayerWriter {
   graph::Buffer gated_;                    // the context behind its gate
   graph::Buffer fc1_wide_, context_wide_;  // where they are kept in fewer bits (stored_inputs.h)
   graph::Buffer latent_normed_;            // what the norms of compressed tensors put out
+  graph::Buffer int8_inputs_;              // that stay although the layer runs again
   graph::Buffer beside_;                   // what Mamba beside attention puts out
   graph::Buffer input_, first_output_;     // of layers that run again at once
 };

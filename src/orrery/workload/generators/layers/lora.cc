@@ -5,6 +5,7 @@
 #include "orrery/workload/generators/experts/expert_adapters.h"
 #include "orrery/workload/generators/layers/encoder_decoder.h"
 #include "orrery/workload/generators/layers/layer_ops.h"
+#include "orrery/workload/generators/layers/prepared_base.h"
 #include "orrery/workload/generators/sharding/tensor_gradients.h"
 
 namespace orrery::workload {
@@ -128,7 +129,7 @@ std::int64_t Tokens(const Shape& s, Split split) {
   return split == Split::kWhole ? s.local_tokens() : s.tokens();
 }
 std::int64_t InnerBytes(const Shape& s, Split split) {
-  return Tokens(s, split) * s.lora_rank * s.element_bytes;
+  return Tokens(s, split) * s.lora_rank * s.product_bytes();
 }
 
 // Beside the linear layer that was there: its wrapper, A, B and the dropout in front of them.
@@ -161,7 +162,7 @@ void AdapterBackward(const Shape& s, BlockWriter* w, std::string_view layer, std
 namespace {
 
 void OneForward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out, Split split) {
-  const std::int64_t e = s.element_bytes, tokens = Tokens(s, split);
+  const std::int64_t e = s.element_bytes, p = s.product_bytes(), tokens = Tokens(s, split);
   if (s.framework.separate_adapters) {
     w->Host("adapter.modules", kAdapterModules * s.framework.host.module_forward);
   }
@@ -169,9 +170,10 @@ void OneForward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t ou
   const bool by_rows = split == Split::kRows;
   if (s.autocasts()) {  // adapters are in fp32
     for (const std::int64_t n : {rank * in, columns * s.lora_rank}) {
-      w->Kernel("weight.cast", Elementwise(s, MemoryOp::kCast, 1, n, 4, e, Pass::kForward));
+      w->Kernel("weight.cast", Elementwise(s, MemoryOp::kCast, 1, n, 4, p, Pass::kForward));
     }
   }
+  ToProduct(s, w, "lora_cast", tokens, in, Pass::kForward);
   w->Kernel("lora_a", Product(s, tokens, rank, in, GemmLayout::kNT));
   if (split != Split::kWhole) {
     TpCollective(s, w, by_rows ? "all_reduce" : "all_gather",
@@ -180,22 +182,22 @@ void OneForward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t ou
   }
   w->Kernel("lora_b", Product(s, tokens, columns, s.lora_rank, GemmLayout::kNT));
   if (by_rows) {
-    TpCollective(s, w, "all_gather", Collective::kAllGather, tokens * out * e, s.dtype);
+    TpCollective(s, w, "all_gather", Collective::kAllGather, tokens * out * p, s.dtype);
   }
   const std::int64_t rows = by_rows ? s.local_tokens() : tokens;
-  w->Kernel("lora_scale", Elementwise(s, MemoryOp::kGradScale, rows, out, e, e, Pass::kForward));
-  w->Kernel("lora_add", Elementwise(s, MemoryOp::kAdd, rows, out, 2 * e, e, Pass::kForward));
+  w->Kernel("lora_scale", Elementwise(s, MemoryOp::kGradScale, rows, out, p, p, Pass::kForward));
+  w->Kernel("lora_add", Elementwise(s, MemoryOp::kAdd, rows, out, e + p, e, Pass::kForward));
 }
 
 void OneBackward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out, Split split) {
-  const std::int64_t e = s.element_bytes, tokens = Tokens(s, split);
+  const std::int64_t e = s.element_bytes, p = s.product_bytes(), tokens = Tokens(s, split);
   const std::int64_t rank = RankPart(s, split), columns = OutPart(s, out, split);
   const bool by_rows = split == Split::kRows;
   if (s.framework.separate_adapters) {
     w->Host("adapter.modules", 2 * s.framework.host.module_backward);  // A and B
   }
   w->Kernel("lora_scale",
-            Elementwise(s, MemoryOp::kGradScale, tokens, columns, e, e, Pass::kBackward));
+            Elementwise(s, MemoryOp::kGradScale, tokens, columns, p, p, Pass::kBackward));
   const auto gradient = [&](std::string_view name, std::int64_t m, std::int64_t n) {
     w->Kernel(name, Gradient(s, m, n, tokens));
     if (s.separate_gradients()) AddTensorGradient(s, w, "weight_gradient", m * n);
@@ -209,7 +211,7 @@ void OneBackward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t o
   }
   gradient("lora_a", rank, in);
   w->Kernel("lora_a", Product(s, tokens, in, rank, GemmLayout::kNN));
-  w->Kernel("lora_add", Elementwise(s, MemoryOp::kAdd, tokens, in, 2 * e, e, Pass::kBackward));
+  w->Kernel("lora_add", Elementwise(s, MemoryOp::kAdd, tokens, in, e + p, e, Pass::kBackward));
 }
 
 }  // namespace

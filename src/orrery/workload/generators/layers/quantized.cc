@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/layers/quantized.h"
 
 #include "orrery/workload/generators/layers/layer_ops.h"
+#include "orrery/workload/generators/layers/prepared_base.h"
 #include "orrery/workload/generators/sharding/optimizer.h"
 
 namespace orrery::workload {
@@ -68,7 +69,7 @@ MemoryBound Streamed(const Shape& s, MemoryOp op, std::int64_t n, std::int64_t r
 // NF4Tensor::get_original_weight, operator by operator: each half of the bytes shifted or masked,
 // widened to indices, looked up and multiplied by scales that are written out; both put together.
 void UnpackByOperators(const Shape& s, BlockWriter* w, std::int64_t n, Pass pass) {
-  const std::int64_t half = n / 2, e = s.element_bytes;
+  const std::int64_t half = n / 2, e = s.product_bytes();
   const Buffer indices = w->Temporary("weight.indices", 2 * half * 8);
   w->Alloc(indices);
   const auto run = [&](std::string_view name, MemoryOp op, std::int64_t read,
@@ -91,9 +92,9 @@ void UnpackByOperators(const Shape& s, BlockWriter* w, std::int64_t n, Pass pass
 }
 
 void Dequantize(const Shape& s, BlockWriter* w, std::int64_t n, std::int64_t rows, Pass pass) {
-  const std::int64_t e = s.element_bytes;
   const PackedWeights packed = Pack(s, n, rows);
   if (s.base_weights == BaseWeights::kInt8) {
+    const std::int64_t e = s.element_bytes;  // as the gradient that it multiplies
     w->Kernel("weight.cast", Streamed(s, MemoryOp::kCast, n, n, e * n, pass));
     return w->Kernel("weight.scale", Streamed(s, MemoryOp::kGradScale, n, e * n, e * n, pass));
   }
@@ -108,7 +109,8 @@ void Dequantize(const Shape& s, BlockWriter* w, std::int64_t n, std::int64_t row
   }
   // Compiled, NF4Tensor's is no kernel of bitsandbytes.
   const MemoryOp op = s.framework.nf4_tensor ? MemoryOp::kCast : MemoryOp::kDequantize;
-  w->Kernel("dequantize", Streamed(s, op, n, packed.codes + 4 * Blocks(n, kBlock), e * n, pass));
+  w->Kernel("dequantize",
+            Streamed(s, op, n, packed.codes + 4 * Blocks(n, kBlock), s.product_bytes() * n, pass));
 }
 
 void Int8Product(const Shape& s, BlockWriter* w, std::string_view name, const Gemm& gemm) {
@@ -170,17 +172,35 @@ PackedWeights PackedExperts(const Shape& layer) {
 void MultiplyByWeight(const Shape& s, BlockWriter* w, std::string_view name, const Gemm& gemm) {
   if (!IsQuantized(s)) return w->Kernel(name, gemm);
   const bool forward = gemm.layout == GemmLayout::kNT;
-  if (s.base_weights == BaseWeights::kInt8 && forward) return Int8Product(s, w, name, gemm);
+  const bool int8 = s.base_weights == BaseWeights::kInt8;
+  if (int8 && forward) return Int8Product(s, w, name, gemm);
+  const Pass pass = forward ? Pass::kForward : Pass::kBackward;
   // Of experts, one at a time.
-  const Buffer weight = w->Temporary("weight.dequantized", gemm.n * gemm.k * s.element_bytes);
+  const Buffer weight = w->Temporary(
+      "weight.dequantized", gemm.n * gemm.k * (int8 ? s.element_bytes : s.product_bytes()));
   w->Alloc(weight);
   // bitsandbytes: a Python autograd function, whose operators (product, scales, weight) are
   // registered from Python, too.
   if (!s.framework.nf4_tensor) w->Host("dequantize", 3 * s.framework.host.module_forward);
-  Dequantize(s, w, gemm.batch * gemm.n * gemm.k, gemm.batch * (forward ? gemm.n : gemm.k),
-             forward ? Pass::kForward : Pass::kBackward);
-  w->Kernel(name, gemm);
+  Dequantize(s, w, gemm.batch * gemm.n * gemm.k, gemm.batch * (forward ? gemm.n : gemm.k), pass);
+  if (int8) {
+    Gemm wide = gemm;
+    if (s.framework.prepared_base) wide.dtype = wide.out_dtype = DType::kFp32;
+    w->Kernel(name, wide);
+  } else {
+    ToProduct(s, w, "input.cast", gemm.batch * gemm.m, gemm.k, pass);
+    w->Kernel(name, gemm);
+    FromProduct(s, w, "output.cast", gemm.batch * gemm.m, gemm.n, pass);
+  }
   w->Free(weight);
+}
+
+std::int64_t Int8InputBytes(const Shape& s) {
+  const bool dense = s.attends && s.feeds_forward && s.experts.count == 0;
+  if (s.base_weights != BaseWeights::kInt8 || s.recompute != Recompute::kFull || !dense) return 0;
+  // Attention's output is in the type of products.
+  return s.local_tokens() * 2 * s.hidden * s.element_bytes +
+         s.tokens() * (s.context() * s.product_bytes() + s.ffn * s.element_bytes);
 }
 
 graph::Block FrozenMemory(const Shape& s, std::int64_t elements, std::int64_t codes,

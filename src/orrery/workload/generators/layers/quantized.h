@@ -19,7 +19,8 @@
 // int8 forward (MatMul8bitLt): inputs in fp16 are searched for outliers, which the host reads
 // twice, and quantised by rows; a product in int8 into 32 bits; those scaled to the model's type.
 // The few columns of outliers, multiplied apart, are left out. Backward: the weight is cast and
-// scaled, two kernels, then multiplied as with 4 bits.
+// scaled, two kernels, then multiplied as with 4 bits. Inputs are attributes of the autograd node,
+// not saved tensors: where a layer runs again they stay from its first run.
 //
 // Host: bitsandbytes' products cost three calls of Python beside their kernels' launches.
 //
@@ -50,6 +51,9 @@ PackedWeights PackedExperts(const Shape& layer);
 // The product of a linear layer with its weight, forward (kNT) or for its input's gradient (kNN).
 void MultiplyByWeight(const Shape& s, BlockWriter* w, std::string_view name,
                       const graph::Gemm& gemm);
+
+// What LLM.int8 keeps of a layer that runs again: inputs of its linear layers; 0: nothing.
+std::int64_t Int8InputBytes(const Shape& s);
 
 // Memory of what is frozen: elements in the model's type, and packed ones.
 graph::Block FrozenMemory(const Shape& s, std::int64_t elements, std::int64_t codes,

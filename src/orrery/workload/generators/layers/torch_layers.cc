@@ -19,18 +19,19 @@ void EagerRmsNorm(const Shape& s, BlockWriter* w, std::int64_t rows, std::int64_
                        std::int64_t written) {
     w->Kernel(name, Elementwise(s, op, rows, cols, read, written, pass));
   };
+  const bool casts = e != kFp32;
   if (pass == Pass::kForward) {
-    run("norm.cast", MemoryOp::kCast, e, kFp32);
+    if (casts) run("norm.cast", MemoryOp::kCast, e, kFp32);
     run("norm.square", MemoryOp::kGradScale, kFp32, kFp32);
     run("norm.mean", MemoryOp::kScaledMaskSoftmax, kFp32, 0);
     run("norm.scale", MemoryOp::kGradScale, kFp32, kFp32);
-    run("norm.cast", MemoryOp::kCast, kFp32, e);
+    if (casts) run("norm.cast", MemoryOp::kCast, kFp32, e);
     return run("norm.weight", MemoryOp::kGradScale, e, e);
   }
   run("norm.weight", MemoryOp::kGradScale, e, e);
   run("norm.weight_gradient", MemoryOp::kAdd, 2 * e, e);  // of every row, summed next
   run("norm.weight_sum", MemoryOp::kScaledMaskSoftmax, e, 0);
-  run("norm.cast", MemoryOp::kCast, e, kFp32);
+  if (casts) run("norm.cast", MemoryOp::kCast, e, kFp32);
   run("norm.scale", MemoryOp::kGradScale, kFp32, kFp32);
   run("norm.root_gradient", MemoryOp::kAdd, 2 * kFp32, kFp32);
   run("norm.root_sum", MemoryOp::kScaledMaskSoftmax, kFp32, 0);
@@ -39,7 +40,7 @@ void EagerRmsNorm(const Shape& s, BlockWriter* w, std::int64_t rows, std::int64_
   run("norm.square.double", MemoryOp::kGradScale, kFp32, kFp32);
   run("norm.square", MemoryOp::kAdd, 2 * kFp32, kFp32);
   run("norm.sum", MemoryOp::kAdd, 2 * kFp32, kFp32);
-  run("norm.cast", MemoryOp::kCast, kFp32, e);
+  if (casts) run("norm.cast", MemoryOp::kCast, kFp32, e);
 }
 
 std::int64_t EagerNormBytes(const Shape& s, std::int64_t elements) {

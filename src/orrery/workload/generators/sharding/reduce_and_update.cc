@@ -246,8 +246,8 @@ graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names)
                   .dtype = fp32,
                   .bytes = {.value = 4}});
   };
-  const bool casts =
-      s.gradient_dtype != fp32 && !s.sharded && !s.updates_in_place;  // shards are fp32
+  const bool casts = s.gradient_dtype != fp32 && !s.sharded && !s.updates_in_place &&
+                     !s.framework.bf16_main_gradients;  // shards are fp32
   const graph::Buffer flat =
       w.Temporary("flat_gradients", s.framework.flat_step ? n * s.element_bytes : 0);
   const graph::Buffer main =
