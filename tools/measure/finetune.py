@@ -156,8 +156,7 @@ class Trainer:
         marks = [self.device.event() for _ in range(4)]
         ends = [time.perf_counter()]
         marks[0].record()
-        with models.precision(self.job, self.device.torch_device):
-            loss = self.model(input_ids=self.tokens, labels=self.tokens).loss
+        loss = self.forward()
         marks[1].record()
         ends.append(time.perf_counter())
         if self.device.kind == "cuda":
@@ -165,15 +164,25 @@ class Trainer:
         loss.backward()
         marks[2].record()
         ends.append(time.perf_counter())
+        self.finish(loss)
+        marks[3].record()
+        ends.append(time.perf_counter())
+        self.marks.append(marks)
+        self.host_us.append([(b - a) * 1e6 for a, b in pairwise(ends)])
+
+    def forward(self) -> torch.Tensor:
+        """The loss of the batch."""
+        with models.precision(self.job, self.device.torch_device):
+            loss: torch.Tensor = self.model(input_ids=self.tokens, labels=self.tokens).loss
+        return loss
+
+    def finish(self, loss: torch.Tensor) -> None:
+        """What follows the backward pass."""
         self.loss = float(loss.detach())  # the Trainer looks whether it is a number
         if self.job.optimizer != "in_backward_8bit":
             torch.nn.utils.clip_grad_norm_(self.trained, 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        marks[3].record()
-        ends.append(time.perf_counter())
-        self.marks.append(marks)
-        self.host_us.append([(b - a) * 1e6 for a, b in pairwise(ends)])
 
 
 def trainer_of(job: Job, device: Device) -> Trainer:

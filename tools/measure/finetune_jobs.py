@@ -3,8 +3,9 @@
 
     python3 tools/measure/finetune_jobs.py build/release/orrery data/measured/h200/finetune.csv
 
-Each row of the file becomes a job as `orrery import` makes it of the Trainer's arguments: the
-model, one GPU, and what the row says. `--write FOLDER` keeps the job files.
+Each row of the file (or of host_steps.csv) becomes a job as `orrery import` makes it of the
+Trainer's arguments: the model, one GPU, and what the row says. `--write FOLDER` keeps the job
+files. `--cpu-speed` is the host's cpu_relative_speed; rows of host_steps.csv have it beside them.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ OLMOE = {
     "dropout": 0,
 }
 MODELS: dict[str, Any] = {"qwen2.5-7b": QWEN, "olmoe-1b-7b": OLMOE}
+ADD_US = 3.3  # of a host whose cpu_relative_speed is 1: x + x on small tensors, in a loop
+BUSY = 0.85  # of a step that does not wait for the host
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "adamw_fused": {"fused_adam": True},
     "adamw_foreach": {"fused_adam": False},
@@ -69,8 +72,48 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "in_backward_8bit": {"optimizer_in_backward": True, "clip_gradients": False},
 }
 
+# Beside sizes, in Orrery's words (kit/host_models.py has them in transformers').
+FAMILIES: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "mistral": {},
+    "phi3": {},
+    "qwen2": {"attention_bias": True, "projection_bias": False},
+    "qwen3": {"qk_norm": True},
+    "olmo2": {"qk_norm": True, "qk_norm_whole": True},
+    "gemma2": {"post_norms": True},
+    "gemma3": {"post_norms": True, "qk_norm": True},
+    "gpt2": {"norm": "layernorm", "activation": "gelu", "position": "learned"},
+    "gpt_neox": {"norm": "layernorm", "activation": "gelu", "parallel_block": True},
+    "olmoe": {"experts": 16, "expert_top_k": 4, "qk_norm": True, "qk_norm_whole": True},
+    "mixtral": {"experts": 8, "expert_top_k": 2},
+}
 
-def job_of(row: Row, cluster: str) -> dict[str, Any]:
+
+def model_of(name: str) -> Any:
+    """A model's name among Orrery's, or its values."""
+    family, *sizes = name.split()
+    if not sizes:
+        return MODELS.get(name, name)
+    hidden, layers = int(sizes[0][1:]), int(sizes[1][1:])
+    heads = hidden // 64
+    biased = family.startswith("gpt")
+    values = {
+        **OLMOE,
+        **{"layers": layers, "hidden": hidden, "heads": heads, "vocab": 4096},
+        **{"kv_heads": heads if biased else max(1, heads // 4), "ffn_hidden": 2 * hidden},
+        **{"attention_bias": biased, "mlp_bias": biased},
+        **{"qk_norm": False, "qk_norm_whole": False, "expert_ffn_hidden": 2 * hidden},
+        **FAMILIES[family],
+    }
+    if "experts" not in FAMILIES[family]:
+        for key in ("experts", "expert_top_k", "expert_ffn_hidden"):
+            del values[key]
+    if family == "gpt2":
+        values |= {"ffn_hidden": 4 * hidden, "tied_embeddings": True}
+    return values
+
+
+def job_of(row: Row, cluster: str | dict[str, Any]) -> dict[str, Any]:
     """The job file of a row, as a value."""
     training: dict[str, Any] = {
         "precision": "bf16",
@@ -82,12 +125,14 @@ def job_of(row: Row, cluster: str) -> dict[str, Any]:
     }
     switches: dict[str, Any] = {
         "torch_layers": "eager",
-        "attention": "sdpa",
+        "transformers_modules": True,
+        "attention": "unfused" if str(row["model"]).endswith("eager") else "sdpa",
         "clip_gradients": True,
         "drops_logits": True,
         "bucket_views": True,  # one GPU: not wrapped in DistributedDataParallel
     }
-    moe = row["model"] == "olmoe-1b-7b"
+    model = model_of(str(row["model"]))
+    moe = isinstance(model, dict) and "experts" in model
     switches |= OPTIMIZERS[str(row["optimizer"])]
     if str(row["optimizer"]).endswith("8bit"):
         training["optimizer_states"] = "8bit"
@@ -102,11 +147,13 @@ def job_of(row: Row, cluster: str) -> dict[str, Any]:
     if row["method"] in ("nf4", "nf4_single", "int8"):
         training["base_quantization"] = str(row["method"]).removesuffix("_single")
         training["double_quantization"] = row["method"] == "nf4"
-    model = MODELS.get(str(row["model"]), row["model"])
+    if moe:  # DistributedDataParallel is built for ordinary layers
+        del switches["bucket_views"]
+        del switches["drops_logits"]
     return {
         "model": model,
         "cluster": cluster,
-        "framework": "megatron" if moe else "ddp",
+        "framework": "fsdp" if moe else "ddp",
         "parallel": {"dp": 1},
         "training": training,
         "framework_options": switches,
@@ -133,24 +180,40 @@ def label(row: Row) -> str:
     return " ".join([*words, str(row["optimizer"])])
 
 
+def is_job(row: Row) -> bool:
+    """A whole step of a loop as the Trainer's, eager."""
+    return row["part"] == "step" and row.get("loop", "own") in ("own", "trainer")
+
+
+def groups_of(row: Row, busy: float) -> list[str]:
+    """What a row's error counts to."""
+    groups = [str(row["method"])]
+    if "taught" in row:
+        return [*groups, "taught" if row["taught"] else "test"]
+    return [*groups, "busy GPU" if busy >= BUSY else "waits for the host"]
+
+
 def main() -> None:
     """Prints the table and mean errors by method."""
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("orrery")
     p.add_argument("measured", type=Path)
     p.add_argument("--write", type=Path)
+    p.add_argument("--cpu-speed", type=float, default=1.0)
     options = p.parse_args()
     loaded = load(options.measured)
-    cluster = CLUSTERS[loaded.header["gpu"]]
+    gpu = CLUSTERS[loaded.header["gpu"]]
     folder = options.write or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
     print("| model | job | s x b | step, ms | kernels | predicted | peak, GiB | predicted |")
     print("|---|---|---|---|---|---|---|---|")
     errors: dict[str, list[tuple[float, float]]] = {}
-    for i, row in enumerate(r for r in loaded.rows if r["part"] == "step"):
+    for i, row in enumerate(r for r in loaded.rows if is_job(r)):
         step, busy = float(row["time_us"]) / 1e3, float(row["busy_us"]) / 1e3
-        peak = int(row["peak_allocated_bytes"])
+        peak = int(row.get("peak_allocated_bytes", 0))
         where = folder / f"{i:02d}.yaml"
+        speed = ADD_US / float(row["add_us"]) if "add_us" in row else options.cpu_speed
+        cluster = {"preset": gpu, "cpu_relative_speed": round(speed, 3)}
         try:
             result = simulated(options.orrery, job_of(row, cluster), where)
         except ValueError as error:
@@ -158,18 +221,19 @@ def main() -> None:
             continue
         mine = result["step_time_s"] * 1e3
         memory = result["memory"][0]["peak_allocated_bytes"]
-        off = (mine / step - 1, memory / peak - 1)
-        errors.setdefault(str(row["method"]), []).append(off)
+        off = (mine / step - 1, memory / peak - 1 if peak else 0.0)
+        for group in groups_of(row, busy / step):
+            errors.setdefault(group, []).append(off)
         print(
             f"| {row['model']} | {label(row)} | {row['seq']} x {row['micro_batch']} | {step:.0f} "
             f"| {busy:.0f} | {mine:.0f} ({100 * off[0]:+.0f} %) | {peak / 2**30:.1f} "
             f"| {memory / 2**30:.1f} ({100 * off[1]:+.0f} %) |"
         )
     print()
-    for method, both in errors.items():
+    for group, both in sorted(errors.items()):
         steps, peaks = ([100 * abs(x) for x in xs] for xs in zip(*both, strict=True))
         print(
-            f"{method}: {len(both)} jobs, step {statistics.mean(steps):.1f} % (worst "
+            f"{group}: {len(both)} jobs, step {statistics.mean(steps):.1f} % (worst "
             f"{max(steps):.1f}), peak {statistics.mean(peaks):.1f} % (worst {max(peaks):.1f})"
         )
 

@@ -53,6 +53,7 @@ PHASES = (
     Phase("copies", "copies", 0.35),
     Phase("finetune", "finetune", 3.0),
     Phase("quantized", "quantized", 0.6),
+    Phase("host_steps", "host_steps", 2.0),
 )
 BY_NAME = {p.name: p for p in PHASES}
 

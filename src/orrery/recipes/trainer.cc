@@ -306,6 +306,7 @@ void ReadTrainerKernels(const Sources& sources, Reading* r) {
     if (draft.Whole("parallel.tp", 1) == 1) draft.Set("framework_options.chunked_loss", true);
   } else {
     draft.SetText("framework_options.torch_layers", compiled ? "compiled" : "eager");
+    if (!compiled) draft.Set("framework_options.transformers_modules", true);
   }
   const std::string loss = r->Text("--loss_type");
   if (loss == "chunked_nll") {

@@ -100,6 +100,7 @@ void ReadVerlFsdp(bool tuning, Reading* r) {
   draft.SetText("training.recompute", r->Has(again) && !r->On(again) ? "none" : "full");
   const bool liger = r->On(tuning ? "model.use_liger" : "actor_rollout_ref.model.use_liger");
   draft.SetText("framework_options.torch_layers", liger ? "fused" : "eager");
+  if (!liger) draft.Set("framework_options.transformers_modules", true);
   draft.SetText("framework_options.attention", "flash2");
   draft.Set("framework_options.repeats_kv", false);
   const std::string_view kernels = "actor_rollout_ref.model.use_fused_kernels";

@@ -24,6 +24,16 @@ namespace {
 //                    Megatron-FSDP's, which walk parameters and buckets, are taken to be no cheaper
 //   operator         8 [4 … 12] forward, 6 [3 … 10] backward: compute's host time of an operator
 //   view             8 [4 … 12], C++: not scaled
+// Calls of transformers' modules, measured on an H200's host as multiples of x + x on small tensors
+// (data/measured/h200/host_steps.csv). tools/measure/host_fit.py finds that an operator with the
+// a-priori times of launches is 2.4 of them forward and 1.7 backward, so that x + x takes 3.3 us on
+// the CPU whose cpu_relative_speed is 1, and with it:
+//   module           2.7, nn.Module's call; its operators apart
+//   operator         8 forward, 6 backward, as above
+//   view             1 forward, 2.5 backward
+//   function         47, each pass: an autograd function in Python, with operators registered from
+//                    Python, as bitsandbytes' products have them
+//   checkpoint       150, as FSDP's
 // A quiet loop's step is the lower end of the range of a step: batch and loops over parameters.
 constexpr std::int64_t kQuietStep = 3'000'000;
 constexpr HostWork k2021 = {.module_forward = 60'000,
@@ -54,13 +64,25 @@ constexpr HostWork kFsdp = {.module_forward = 25'000,
                             .operator_forward = 8'000,
                             .operator_backward = 6'000,
                             .view = 8'000};
+constexpr HostWork kTransformers = {.checkpoint = 150'000,
+                                    .communication = 25'000,
+                                    .unit = 250'000,
+                                    .graph = 30'000,
+                                    .view = 8'000,
+                                    .calls = {.module = 2'700,
+                                              .operator_forward = 8'000,
+                                              .operator_backward = 6'000,
+                                              .view_forward = 1'000,
+                                              .view_backward = 2'500,
+                                              .function = 47'000}};
 
 HostWork Times(HostWork host, double factor) {
   for (std::int64_t* ns :
        {&host.module_forward, &host.module_backward, &host.low_precision, &host.rng_fork,
         &host.checkpoint, &host.communication, &host.unit, &host.graph, &host.operator_forward,
         &host.operator_backward, &host.grouped_expert, &host.core, &host.ring_step, &host.batch,
-        &host.step}) {
+        &host.step, &host.calls.module, &host.calls.operator_forward, &host.calls.operator_backward,
+        &host.calls.function}) {
     *ns = static_cast<std::int64_t>(static_cast<double>(*ns) * factor + 0.5);
   }
   return host;
@@ -86,11 +108,13 @@ void AddConstants(HostEra era, const constants::Set& known, HostWork* host) {
 HostWork HostOf(HostEra era, const Plan& plan, const constants::Set& known) {
   const double python =
       known[era == HostEra::kCore ? constants::kHostPythonCore : constants::kHostPython];
+  const bool counted = era == HostEra::kFsdp && plan.counts_calls();
   HostWork host = era == HostEra::k2021   ? k2021
                   : era == HostEra::kCore ? kCore
+                  : counted               ? kTransformers
                   : era == HostEra::kFsdp ? kFsdp
                                           : HostWork();
-  AddConstants(era, known, &host);
+  if (!counted) AddConstants(era, known, &host);
   if (plan.framework.quiet_loop) host.step = std::min(host.step, kQuietStep);
   host = Times(host, python);
   if (plan.framework.cuda_graphs == CudaGraphs::kIteration)

@@ -163,6 +163,16 @@ enum class LowPrecision : std::uint8_t { kNone, kDelayed, kCurrent, kBlockwise, 
 enum class CpExchange : std::uint8_t { kRing, kAllGather, kAllToAll };
 enum class AttentionBackend : std::uint8_t { kUnfused, kFlash2, kFlash3, kCudnn, kFlash1, kFlash4 };
 
+// Host time of one call, in ns; zero where a framework's calls are not counted.
+struct CallTimes {
+  std::int64_t module = 0;
+  std::int64_t operator_forward = 0, operator_backward = 0;  // that no kernel stands for
+  std::int64_t view_forward = 0, view_backward = 0;          // backward with its node of autograd
+  std::int64_t function = 0;  // an autograd function or an operator written in Python
+  bool any() const { return module > 0; }
+  friend bool operator==(const CallTimes&, const CallTimes&) = default;
+};
+
 // Host time that eager Python spends beside issuing kernels, in ns; zero where the framework has
 // none of it (compiled, or replayed as CUDA graphs). Which framework has which:
 // docs/workload.md, "Host work".
@@ -186,6 +196,7 @@ struct HostWork {
   std::int64_t batch =
       0;  // a micro-batch on a stage at the model's ends: fetched, sent, masks, loss
   std::int64_t step = 0;  // the training loop around an iteration: timers, logging
+  CallTimes calls;        // layers whose calls are counted one by one (data/host_calls.csv)
   friend bool operator==(const HostWork&, const HostWork&) = default;
 };
 
@@ -376,6 +387,10 @@ struct Plan {
   bool updates_in_place() const {
     return framework.model_type_states && memory.sharding == Sharding::kNone &&
            precision.type != Precision::kFp32;
+  }
+  // Whether the host's calls are counted one by one: transformers' modules, run as they stand.
+  bool counts_calls() const {
+    return framework.transformers_modules && framework.torch_layers == TorchLayers::kEager;
   }
   // Whether those units stay gathered for the whole step: over stages, or as told.
   bool keeps_units() const { return gathers_units() && (parallel.pp > 1 || framework.hold_units); }

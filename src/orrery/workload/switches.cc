@@ -32,6 +32,9 @@ bool WithUnpadding(const Plan& plan) { return plan.framework.unpads_attention; }
 bool WithPlainLayers(const Plan& plan) {
   return plan.framework.torch_layers != TorchLayers::kFused;
 }
+bool WithEagerLayers(const Plan& plan) {
+  return plan.framework.torch_layers == TorchLayers::kEager;
+}
 bool WithLossMetrics(const Plan& plan) { return plan.framework.loss_metrics; }
 bool WithInPlaceKernels(const Plan& plan) { return plan.framework.in_place_kernels; }
 bool WithFlatStep(const Plan& plan) { return plan.framework.flat_step; }

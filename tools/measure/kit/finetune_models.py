@@ -131,7 +131,10 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
-PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+PROJECTIONS = (
+    *("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+    *("qkv_proj", "gate_up_proj"),
+)
 RANK = 16
 
 
@@ -163,13 +166,15 @@ def base_model(job: Job, where: torch.device) -> nn.Module:
     transformers = needs("transformers")
     transformers.logging.set_verbosity_error()
     kind, values = CONFIGS[job.model]
+    values = dict(values)
+    attention = values.pop("attn_implementation", "sdpa")
     config = getattr(transformers, kind)(**values)
     config.use_cache = False
     dtype = torch.float32 if job.weights == "fp32" else torch.bfloat16
     with where, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = transformers.AutoModelForCausalLM.from_config(
-            config, dtype=dtype, attn_implementation="sdpa"
+            config, dtype=dtype, attn_implementation=attention
         )
     model.train()
     return model

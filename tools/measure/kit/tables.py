@@ -100,6 +100,29 @@ def _count(name: str, doc: str, low: int = 1, unit: str = "") -> Column:
     return _key(name, "int", unit, doc, low=low)
 
 
+def _fine_tuned() -> tuple[Column, ...]:
+    """Keys of a job of kit/finetune_models.py."""
+    return (
+        _dtype(),
+        _key("model", "text", "", "architecture, of kit/finetune_models.py"),
+        _key(
+            "method",
+            "enum",
+            "",
+            "what is trained beside what",
+            choices=("full", "lora", "nf4", "nf4_single", "int8"),
+        ),
+        _key("weights", "enum", "", "type of what is not quantised", choices=("fp32", "bf16")),
+        _count("autocast", "1: autocast to bf16, adapters in fp32", low=0),
+        _count("prepared", "1: peft's prepare_model_for_kbit_training", low=0),
+        _key("dropout", "float", "", "in front of adapters"),
+        _key("optimizer", "text", "", "as kit/finetune_models.py makes it"),
+        _count("checkpoint", "1: every layer is recomputed", low=0),
+        _count("seq", "sequence length"),
+        _count("micro_batch", "sequences per step"),
+    )
+
+
 @dataclass(frozen=True)
 class Table:
     """A named list of columns; `name` is the file's stem and the header's `table`."""
@@ -280,23 +303,7 @@ _TABLES = (
         "finetune",
         (
             _op("finetune"),
-            _dtype(),
-            _key("model", "text", "", "architecture, of kit/finetune_models.py"),
-            _key(
-                "method",
-                "enum",
-                "",
-                "what is trained beside what",
-                choices=("full", "lora", "nf4", "nf4_single", "int8"),
-            ),
-            _key("weights", "enum", "", "type of what is not quantised", choices=("fp32", "bf16")),
-            _count("autocast", "1: autocast to bf16, adapters in fp32", low=0),
-            _count("prepared", "1: peft's prepare_model_for_kbit_training", low=0),
-            _key("dropout", "float", "", "in front of adapters"),
-            _key("optimizer", "text", "", "as kit/finetune_models.py makes it"),
-            _count("checkpoint", "1: every layer is recomputed", low=0),
-            _count("seq", "sequence length"),
-            _count("micro_batch", "sequences per step"),
+            *_fine_tuned(),
             _part(),
             Column("host_us", "float", "us", "host time to issue it"),
             Column("busy_us", "float", "us", "of one step: time in which a kernel ran"),
@@ -306,6 +313,39 @@ _TABLES = (
             *PEAKS,
             *TIMES,
         ),
+    ),
+    Table(
+        "host_steps",
+        (
+            _op("host_step"),
+            *_fine_tuned(),
+            _key("loop", "enum", "", "who steps", choices=("own", "trainer", "compiled", "chain")),
+            _key("taught", "int", "", "0: kept back as a test"),
+            _part(),
+            Column("host_us", "float", "us", "host time to issue it"),
+            Column("busy_us", "float", "us", "of one step: time in which a kernel ran"),
+            Column("launches", "int", "", "kernels, copies and fills of one step"),
+            Column("operators", "int", "", "dispatched operators that are no views"),
+            Column("views", "int", "", "dispatched operators that are views"),
+            Column("modules", "int", "", "calls of modules"),
+            Column("nodes", "int", "", "nodes of the autograd graph"),
+            Column("functions", "int", "", "of those, written in Python"),
+            Column("add_us", "float", "us", "host time of one small addition, beside the steps"),
+            Column("adds", "float", "", "host time as a multiple of that, median over steps"),
+            *TIMES,
+        ),
+    ),
+    Table(
+        "host_calls",
+        (
+            _op("host_call"),
+            _key("model", "text", "", "as in host_steps, with its configuration"),
+            _count("index", "order of host time", low=0),
+            Column("name", "text", "", "operator or call of the driver"),
+            Column("count", "int", "", "calls in one profiled step", low=1),
+            Column("self_us", "float", "us", "host time of them all, without what they call"),
+        ),
+        timed=False,
     ),
     Table(
         "finetune_kernels",

@@ -12,6 +12,7 @@ import attention
 import copies
 import finetune
 import gemm
+import host_steps
 import launch
 import memory_bound
 import overlap
@@ -26,7 +27,7 @@ SCRIPTS = {
     m.__name__: m
     for m in (
         *(gemm, attention, memory_bound, launch, overlap, steps, copies),
-        *(finetune, quantized),
+        *(finetune, quantized, host_steps),
     )
 }
 # Cases that a CPU refuses, by what torch or the kit says: nothing else may be refused.
@@ -36,12 +37,13 @@ REFUSED = {
     "memory_bound": ("triton",),
     "finetune": ("is not installed",),  # transformers, peft, bitsandbytes: as far as they are there
     "quantized": ("is not installed",),
+    "host_steps": ("is not installed",),
 }
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_runs_to_the_end_then_has_nothing_left(name, tiny, tmp_path, capfd):
-    if name == "finetune":
+    if name in ("finetune", "host_steps"):
         pytest.importorskip("transformers")
     item = SCRIPTS[name].ITEM
     assert runner.main(item, tiny) == 0

@@ -65,6 +65,8 @@ class BlockWriter {
   graph::Buffer Named(std::uint32_t id, std::string_view name, std::int64_t bytes,
                       graph::MemoryKind kind, graph::Lifetime lifetime);
 
+  std::size_t kernels() const { return block_.kernels.size(); }  // so far
+
   graph::Block Finish();
 
  private:

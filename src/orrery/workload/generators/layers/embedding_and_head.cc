@@ -4,6 +4,7 @@
 #include "orrery/workload/generators/layers/chunked_loss.h"
 #include "orrery/workload/generators/layers/conv_unit.h"
 #include "orrery/workload/generators/layers/encoder_decoder.h"
+#include "orrery/workload/generators/layers/host_calls.h"
 #include "orrery/workload/generators/layers/hyper_streams.h"
 #include "orrery/workload/generators/layers/layer_embedding.h"
 #include "orrery/workload/generators/layers/layer_ops.h"
@@ -456,6 +457,7 @@ graph::Block HeadForward(const Shape& s, Names* names) {
     ToProduct(s, &w, "weight.cast", s.vocab, s.hidden, Pass::kForward);
     LossForward(InProductType(s), &w);
   }
+  WriteCalls(s, &w, EndCalls(Pass::kForward), 0, Pass::kForward);
   return w.Finish();
 }
 
@@ -493,6 +495,7 @@ graph::Block HeadBackward(const Shape& s, Names* names) {
   w.Free(Statistics(s, &w));
   w.Free(Input(s, &w));
   LossMetrics(s, &w);
+  WriteCalls(s, &w, EndCalls(Pass::kBackward), 0, Pass::kBackward);
   return w.Finish();
 }
 

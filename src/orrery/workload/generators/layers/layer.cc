@@ -2,6 +2,7 @@
 
 #include "orrery/workload/generators/layers/altup.h"
 #include "orrery/workload/generators/layers/conv_unit.h"
+#include "orrery/workload/generators/layers/host_calls.h"
 #include "orrery/workload/generators/layers/hyper_streams.h"
 #include "orrery/workload/generators/layers/layer_embedding.h"
 #include "orrery/workload/generators/layers/layer_writer.h"
@@ -36,6 +37,7 @@ void FeedForward(const Shape& s, bool keep, BlockWriter* w, LayerWriter* layer) 
 void WriteLayerForward(const Shape& s, BlockWriter* w) {
   if (s.net != nullptr) return WriteUnitForward(s, w);
   const bool keep = s.recompute != Recompute::kFull;
+  const std::size_t first = w->kernels();
   if (s.turns) TurnForward(s, w);
   LayerWriter layer(s, w);
   layer.BeginForward();
@@ -51,10 +53,12 @@ void WriteLayerForward(const Shape& s, BlockWriter* w) {
   }
   layer.EndForward();
   layer.Stack(Pass::kForward);
+  WriteCalls(s, w, LayerCalls(s, Pass::kForward), first, Pass::kForward);
 }
 
 void WriteLayerBackward(const Shape& s, BlockWriter* w) {
   if (s.net != nullptr) return WriteUnitBackward(s, w);
+  const std::size_t first = w->kernels();
   LayerWriter layer(s, w);
   layer.BeginBackward();
   layer.Stack(Pass::kBackward);
@@ -91,6 +95,7 @@ void WriteLayerBackward(const Shape& s, BlockWriter* w) {
   if (s.altup_streams > 0) AltUpWriter(s, w).PredictBackward();
   layer.EndBackward();
   if (s.turns) TurnBackward(s, w);
+  WriteCalls(s, w, LayerCalls(s, Pass::kBackward), first, Pass::kBackward);
 }
 
 graph::Block LayerForward(const Shape& s, Names* names) {
