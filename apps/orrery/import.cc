@@ -41,12 +41,12 @@ void Comment(std::string_view text, std::string* out) {
 // What became of the arguments, before the job's first line.
 std::string Header(const Imported& imported, const std::string& files) {
   std::string text;
-  Comment(
-      fmt::format("From {} by 'orrery import': {} arguments, {} of them below, {} without effect "
-                  "on what is predicted, {} left out.",
-                  files, imported.uses.size(), Count(imported, "mapped"),
-                  Count(imported, "without effect"), Count(imported, "left out")),
-      &text);
+  Comment(fmt::format(
+              "From {} by 'orrery import': {} arguments, {} of them below, {} without effect "
+              "on what is predicted, {} left out.",
+              files, imported.uses.size(), Count(imported, "mapped") + Count(imported, "assumed"),
+              Count(imported, "without effect"), Count(imported, "left out")),
+          &text);
   std::map<std::string, std::vector<std::string>> inert;
   for (const Use& use : imported.uses) {
     if (use.effect == Effect::kInert) inert[use.why].push_back(Printable(use.argument, 80));

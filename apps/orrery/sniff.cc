@@ -1,6 +1,7 @@
 #include "sniff.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -10,10 +11,29 @@
 #include "orrery/formats/goal.h"
 #include "orrery/formats/pickle.h"
 #include "orrery/formats/tree.h"
+#include "orrery/job/plan_keys.h"
+#include "orrery/job/tables.h"
 #include "orrery/recipes/import.h"
 
 namespace orrery::app {
 namespace {
+
+bool IsJobKey(std::string_view key) {
+  return std::ranges::find(job::TopKeys(), key) != job::TopKeys().end() ||
+         FindOption(job::TopOptions().options, key) != nullptr;
+}
+
+// Files of frameworks have a `model`, too: most of a job's keys are a job's.
+bool ReadsLikeJob(const formats::Node& root) {
+  const bool sections =
+      std::ranges::any_of(std::array{"training", "parallel", "jobs"},
+                          [&](const char* key) { return root.Find(key) != nullptr; });
+  const auto known = std::ranges::count_if(
+      root.fields, [](const formats::Field& field) { return IsJobKey(field.key); });
+  const auto others = static_cast<std::ptrdiff_t>(root.fields.size()) - known;
+  const bool any = sections || root.Find("model") != nullptr;
+  return any && (sections ? known >= others : known > others);
+}
 
 FileKind SniffTree(const formats::Node& root) {
   if (const formats::Node* schema = root.Find("schema")) {
@@ -22,9 +42,7 @@ FileKind SniffTree(const formats::Node& root) {
     if (schema->text.starts_with("orrery.plan/")) return FileKind::kPlan;
   }
   if (root.Find("model_type") != nullptr) return FileKind::kModel;
-  for (const char* key : {"model", "training", "parallel", "jobs"}) {
-    if (root.Find(key) != nullptr) return FileKind::kJob;
-  }
+  if (ReadsLikeJob(root)) return FileKind::kJob;
   for (const char* key : {"device", "gpus_per_node", "nic_bandwidth", "preset", "cluster"}) {
     if (root.Find(key) != nullptr) return FileKind::kCluster;
   }
@@ -154,7 +172,12 @@ Result<FileKind> SniffInput(const std::string& path) {
     return InvalidInput("'{}' is a result; what it holds as 'config' is the job file of it",
                         Printable(path));
   }
-  return recipes::Sniff(start, path) != nullptr ? FileKind::kRecipe : FileKind::kJob;
+  if (recipes::Sniff(start, path) != nullptr) return FileKind::kRecipe;
+  const bool yaml = path.ends_with(".yaml") || path.ends_with(".yml");
+  if (yaml && !recipes::LooksLike(start, path).empty() && Sniff(start) != FileKind::kJob) {
+    return recipes::UnknownRecipe(start, path);
+  }
+  return FileKind::kJob;
 }
 
 }  // namespace orrery::app

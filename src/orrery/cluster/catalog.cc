@@ -73,7 +73,10 @@ Result<DeviceSpec> Catalog::FindDevice(std::string_view name) const {
   for (const DeviceSpec& device : devices_) {
     if (device.name == name) return device;
   }
-  return InvalidInput("{}", UnknownName("device", name, Names(device_list_)));
+  return InvalidInput(
+      "{}; the keys of cluster.device define one ('orrery schema job --keys "
+      "cluster.device')",
+      UnknownName("device", name, Names(device_list_)));
 }
 
 std::optional<DeviceSpec> Catalog::FindDriverName(std::string_view name) const {

@@ -39,6 +39,8 @@ struct DeviceSpec {
   std::int64_t memory_bandwidth_Bps = 0;
   std::int64_t l2_bytes = 0;
   double power_w = 0;             // limit of the board; 0 unknown
+  bool bf16 = true;               // tensor cores take it
+  double transfer_spread = 0;     // of kernels priced as another architecture's
   int cuda = 13;                  // major version; Blackwell's libraries of 12 are slower
   bool vboost = false;            // power steered from the L2 to the SMs (nvidia-smi boost-slider)
   double price_per_hour_usd = 0;  // list price of the preset's source; 0 unknown

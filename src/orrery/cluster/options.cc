@@ -287,6 +287,14 @@ constexpr Option kDevice[] = {
      .type = kNumber,
      .max = 1e4,
      .doc = "Exponentials a clock and SM, for attention's softmax; 16 when left out."},
+    {.name = "bf16",
+     .type = kBool,
+     .doc = "Tensor cores take bf16; left out, those of all architectures but volta do."},
+    {.name = "transfer_spread",
+     .type = kNumber,
+     .max = 10,
+     .doc = "Kernels are priced as on another architecture, and no run on this one was measured: "
+            "what that adds to their relative spread."},
     {.name = "price_per_hour", .type = kNumber, .max = 1e6, .doc = "USD; 0 means not known."},
 };
 

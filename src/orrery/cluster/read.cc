@@ -101,6 +101,9 @@ void ApplyDevice(const Section& section, DeviceSpec* device) {
       if (section.Text("arch") == name) device->arch = arch;
     }
   }
+  if (section.Has("arch")) device->bf16 = device->arch != Arch::kVolta;
+  if (section.Has("bf16")) device->bf16 = section.Bool("bf16");
+  if (section.Has("transfer_spread")) device->transfer_spread = section.Real("transfer_spread");
   if (section.Has("sms")) device->sms = static_cast<int>(section.Integer("sms"));
   if (section.Has("fp32")) device->fp32_flops = section.Real("fp32");
   if (section.Has("tf32")) device->tf32_flops = section.Real("tf32");

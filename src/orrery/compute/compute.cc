@@ -87,6 +87,7 @@ void AddTwin(const std::vector<Sample>& samples, const DeviceRates& there, const
 
 struct CostModel::Impl {
   DeviceRates rates;
+  double transfer_spread = 0;  // of another architecture's kernels
   MeasuredLookup measured;
   std::vector<Reference> references;  // of the same architecture
 
@@ -112,6 +113,7 @@ CostModel::~CostModel() = default;
 Result<CostModel> CostModel::Create(const cluster::DeviceSpec& device, const Options& options) {
   auto impl = std::make_unique<Impl>();
   ORRERY_ASSIGN_OR_RETURN(impl->rates, DeviceRates::Make(device));
+  impl->transfer_spread = device.transfer_spread;
   if (options.measured_database.empty()) return CostModel(std::move(impl));
   ORRERY_ASSIGN_OR_RETURN(std::vector<Sample> own,
                           ReadSamples(options.measured_database, device.table));
@@ -148,9 +150,12 @@ KernelTime CostModel::Price(const graph::Kernel& kernel) const {
       if (const auto scaled = impl_->Scaled(kernel, *key)) return *scaled;
     }
   }
+  double spread = ModelSpread(kernel, time);
+  const double transfer = impl_->transfer_spread;
+  if (transfer > 0) spread = std::sqrt(spread * spread + transfer * transfer);
   return {.duration = ToPs(time.total_s()),
           .provenance = Provenance::kModelled,
-          .spread = static_cast<float>(ModelSpread(kernel, time))};
+          .spread = static_cast<float>(spread)};
 }
 
 SimTime CostModel::launch_latency() const { return ToPs(kLaunchLatency_s); }

@@ -87,6 +87,8 @@ Json DeviceJson(const cluster::DeviceSpec& d) {
   if (d.cuda != cluster::DeviceSpec().cuda) json["cuda"] = d.cuda;
   if (d.vboost) json["vboost"] = true;
   if (d.exp_per_clock > 0) json["exp_per_clock"] = d.exp_per_clock;
+  if (d.bf16 == (d.arch == cluster::Arch::kVolta)) json["bf16"] = d.bf16;
+  if (d.transfer_spread > 0) json["transfer_spread"] = d.transfer_spread;
   json["price_per_hour"] = d.price_per_hour_usd;
   return json;
 }
@@ -302,6 +304,7 @@ Json TrainingJson(const Workload& w) {
                       : plan.memory.offload_optimizer    ? "all"
                                                          : "activations";
   }
+  if (plan.memory.offload_threads > 0) json["offload_threads"] = plan.memory.offload_threads;
   if (plan.memory.offload_layers > 0) json["offload_layers"] = plan.memory.offload_layers;
   if (plan.memory.offload_modules != 0) {
     json["offload_modules"] = workload::OffloadModulesText(plan.memory.offload_modules);

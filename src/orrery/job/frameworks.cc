@@ -49,7 +49,7 @@ constexpr std::array<Named<LocalBatch>, 3> kLocalBatches = {{{"whole", LocalBatc
                                                              {"samples", LocalBatch::kSamples},
                                                              {"stages", LocalBatch::kStages}}};
 
-constexpr Option kRow[] = {{.name = "assumes"}, {.name = "aliases"}};
+constexpr Option kRow[] = {{.name = "assumes"}, {.name = "aliases"}, {.name = "words"}};
 constexpr OptionTable kRowTable{.path = "", .doc = "", .options = kRow};
 constexpr std::string_view kParts[] = {"framework_options", "defaults", "recipe"};
 
@@ -198,6 +198,10 @@ Result<Framework> ReadRow(const formats::Document& document, const formats::Data
     const std::string aliases = top.Text("aliases");
     for (const std::string_view alias : SplitBars(aliases)) f.aliases.emplace_back(alias);
   }
+  if (top.Has("words")) {
+    const std::string words = top.Text("words");
+    for (const std::string_view word : SplitBars(words)) f.words.emplace_back(word);
+  }
   ORRERY_ASSIGN_OR_RETURN(const Section options,
                           part("framework_options", workload::FrameworkOptions()));
   ORRERY_RETURN_IF_ERROR(ReadOfEveryPlan(options, &f.defaults));
@@ -255,6 +259,16 @@ Result<const Framework*> FrameworkTable::Find(std::string_view name) const {
   }
   if (!versions.empty()) {
     return InvalidInput("{}", UnknownName("version", Printable(name), versions));
+  }
+  std::vector<std::string_view> meant;
+  for (const Framework& framework : frameworks_) {
+    if (std::ranges::find(framework.words, Lower(name)) != framework.words.end()) {
+      meant.push_back(FamilyOf(framework));
+    }
+  }
+  if (!meant.empty()) {
+    return InvalidInput("unknown framework '{}'; which of it: {}? 'orrery list frameworks' has all",
+                        Printable(name), fmt::join(meant, ", "));
   }
   return InvalidInput("{}", UnknownName("framework", Printable(name), valid));
 }

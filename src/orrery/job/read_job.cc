@@ -233,6 +233,17 @@ std::string Counted(std::int64_t count, std::string_view what) {
   return fmt::format("{} {}{}", HumanCount(count), what, count == 1 ? "" : "s");
 }
 
+// Kernels that no run on this device was compared with.
+void SayTransfer(Job* job) {
+  const cluster::DeviceSpec& device = job->cluster.device;
+  if (device.transfer_spread <= 0) return;
+  constexpr std::array<std::string_view, 4> kNames = {"Volta", "Ampere", "Hopper", "Blackwell"};
+  job->assumed.push_back(
+      fmt::format("kernels of {} are priced as on {}, at shares of its own peaks: no run on it was "
+                  "measured, and others were off by half or more, so the interval is wide",
+                  device.name, kNames[static_cast<std::size_t>(device.arch)]));
+}
+
 // Enough hosts for all ranks, or the ones given if they suffice.
 Status SizeCluster(const Source& source, const Section& top, Job* job) {
   const auto per_node = static_cast<std::int64_t>(job->cluster.gpus_per_node);
@@ -317,6 +328,7 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
     job.workloads.push_back(std::move(workload));
   }
   ORRERY_RETURN_IF_ERROR(SizeCluster(source, top, &job));
+  SayTransfer(&job);
   job.ignored = InertClusterKeys(root.Find("cluster"), root.Find("cost") != nullptr, job.cluster);
   job.measured_kernels = options.measured_kernels || top.Text("kernels") == "measured";
   ORRERY_RETURN_IF_ERROR(ReadNetwork(top, options, &job));

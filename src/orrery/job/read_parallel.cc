@@ -116,15 +116,19 @@ Status ReadSchedule(const Source& source, const Section& top, Plan* plan,
   return {};
 }
 
-void ReadStageLayers(const Section& parallel, const workload::Model& model, Plan* plan) {
+Status ReadStageLayers(const Section& parallel, const workload::Model& model, Plan* plan) {
   if (const auto* given = GivenStageLayers(parallel)) {
     plan->parallel.layers_per_stage.assign(given->begin(), given->end());
-    return;
+    return {};
   }
   const std::int64_t chunks =
       std::int64_t{plan->parallel.pp} * (plan->dual() ? 1 : plan->parallel.vpp);
-  plan->parallel.layers_per_stage =
-      workload::CutLayers(Choose(workload::kStageCuts, StageCutOf(parallel)), model.layers, chunks);
+  const workload::StageCut cut = Choose(workload::kStageCuts, StageCutOf(parallel));
+  if (const std::string problem = workload::CutProblem(cut, model, chunks); !problem.empty()) {
+    return InvalidInput("{}", problem).In(parallel.Where("layers_per_stage"));
+  }
+  plan->parallel.layers_per_stage = workload::CutLayers(cut, model.layers, chunks);
+  return {};
 }
 
 void SayStageLayers(const Section& parallel, const workload::Model& model, const Plan& plan,

@@ -17,7 +17,7 @@ Status ReadParallel(const Source& source, const Section& parallel, std::optional
 Status ReadSchedule(const Source& source, const Section& top, workload::Plan* plan,
                     std::vector<std::string>* assumed);
 // parallel.layers_per_stage. REQUIRES: the schedule is known.
-void ReadStageLayers(const Section& parallel, const workload::Model& model, workload::Plan* plan);
+Status ReadStageLayers(const Section& parallel, const workload::Model& model, workload::Plan* plan);
 // What a rule came to, where stages are not alike. REQUIRES: the plan is valid.
 void SayStageLayers(const Section& parallel, const workload::Model& model,
                     const workload::Plan& plan, std::vector<std::string>* assumed);

@@ -88,6 +88,9 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
   plan->memory.offload_optimizer =
       offload == "optimizer" || offload == "all" || plan->memory.offload_parameters;
   plan->memory.offload_activations = offload == "activations" || offload == "all";
+  if (training.Has("offload_threads")) {
+    plan->memory.offload_threads = training.Integer("offload_threads");
+  }
   if (training.Has("offload_layers")) {
     plan->memory.offload_layers = training.Integer("offload_layers");
   }
@@ -432,6 +435,8 @@ constexpr Dependent kDependents[] = {
      [](const Plan& p) { return workload::DrawsRouting(p); }},
     {&Sections::training, "param_dtype", "training.precision: fp8, mxfp8 or nvfp4",
      [](const Plan& p) { return p.precision.low != workload::LowPrecision::kNone; }},
+    {&Sections::training, "offload_threads", "training.offload: optimizer, parameters or all",
+     [](const Plan& p) { return p.memory.offload_optimizer; }},
     {&Sections::training, "offload_layers", "training.offload: activations",
      [](const Plan& p) { return p.memory.offload_activations; }},
     {&Sections::training, "offload_modules", "training.offload: activations",
@@ -477,9 +482,7 @@ Status CheckArithmetic(const cluster::DeviceSpec& device, const Plan& plan) {
   if (low != LowPrecision::kNone && device.fp8_flops <= 0) {
     return refuse("fp8", "from Ada and Hopper on", "bf16");
   }
-  // Volta, and Turing, which is priced as Volta; so are TPUs, and they have it.
-  if (plan.precision.type == workload::Precision::kBf16 && device.arch == cluster::Arch::kVolta &&
-      !device.table.starts_with("tpu")) {
+  if (plan.precision.type == workload::Precision::kBf16 && !device.bf16) {
     return refuse("bf16", "from Ampere on", "fp16");
   }
   return {};
@@ -530,6 +533,19 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   ORRERY_RETURN_IF_ERROR(CheckExpertKeys(sections.training, workload.model));
   ORRERY_RETURN_IF_ERROR(ReadRouting(source, sections.training, &plan));
   ORRERY_RETURN_IF_ERROR(CheckDependents(sections, plan));
+  if (plan.memory.recompute == workload::Recompute::kFull &&
+      plan.memory.recompute_layers > workload.model.layers) {
+    assumed->push_back(fmt::format(
+        "training.recompute_layers: {} is more than the {} layers that {} has: {} of them run "
+        "again, as with Megatron",
+        plan.memory.recompute_layers, workload.model.layers, workload.model.name,
+        plan.memory.recompute_method == workload::RecomputeMethod::kEvery ? "none" : "all"));
+  }
+  if (plan.memory.offload_optimizer && plan.memory.offload_threads == 0) {
+    assumed->push_back(
+        "training.offload_threads: all cores of a host run the optimizer; torchrun and accelerate "
+        "launch give a rank one unless OMP_NUM_THREADS is set");
+  }
   ORRERY_RETURN_IF_ERROR(ReadFramework(sections.framework, **framework,
                                        name.find('@') != std::string::npos, device.arch, &workload,
                                        assumed));
@@ -537,7 +553,7 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   workload.libraries.userbuffers = workload.libraries.transformer_engine &&
                                    plan.framework.tp_comm_overlap && plan.parallel.tp > 1;
   ORRERY_RETURN_IF_ERROR(ReadSchedule(source, sections.top, &plan, assumed));
-  ReadStageLayers(sections.parallel, workload.model, &plan);
+  ORRERY_RETURN_IF_ERROR(ReadStageLayers(sections.parallel, workload.model, &plan));
   OverlapPairs(sections, workload.model, &plan, assumed);
   Status status = CheckSharded(workload.framework, workload.framework_defaults, plan);
   if (status.ok()) status = CheckArithmetic(device, plan);

@@ -24,7 +24,13 @@ struct Remedy {
   Change apply;
 };
 
-constexpr std::array<Remedy, 6> kRemedies = {{
+constexpr std::array<Remedy, 7> kRemedies = {{
+    {"framework_options.defer_grad_reduce: false (every micro-batch reduces its gradients)",
+     [](Plan* p) {
+       if (!p->defers_reductions()) return false;
+       p->framework.defer_grad_reduce = false;
+       return true;
+     }},
     {"training.sharding: zero1",
      [](Plan* p) {
        if (p->memory.sharding != workload::Sharding::kNone || p->replicas() == 1) return false;

@@ -112,6 +112,9 @@ void ReadAutomodelTraining(bool experts, Reading* r) {
         "training.sharding",
         draft.Whole("parallel.dp", 2) > 1 || draft.Whole("parallel.cp", 1) > 1 ? "zero3" : "none");
   }
+  // get_sync_ctx; fully_shard's units with experts are held whole (hold_units).
+  const bool defers = r->Text("distributed.defer_fsdp_grad_sync") != "false";
+  if (strategy != "ddp") draft.Set("framework_options.defer_grad_reduce", defers);
   const bool wide = type == "float32" || type == "fp32";
   draft.SetText("training.precision", "bf16");
   if (strategy != "ddp") draft.Set("framework_options.model_type_states", !wide);
@@ -236,6 +239,10 @@ void ReadAutomodelLength(Reading* r) {
   }
   if (length && *length > 0) {
     r->draft().Set("training.seq_len", *length);
+    if (said.starts_with("packed_sequence")) {
+      r->Suppose(said, "samples packed into it are priced as one, which is the dearest",
+                 "training.packed_len");
+    }
     if (said == "dataset.seq_length") {
       r->draft().Assume(
           fmt::format("sequences are as long as {} lets them be, {} tokens", said, *length));

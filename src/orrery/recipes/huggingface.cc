@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "orrery/base/text.h"
+#include "orrery/base/units.h"
 #include "orrery/recipes/configuration.h"
 #include "orrery/recipes/known_models.h"
 #include "orrery/recipes/python_document.h"
@@ -92,6 +93,7 @@ class Files {
     ReadModel("hub", sources_.model_file, name, "model_name_or_path", &reading_);
     ReadTrainerRules(sources_, &reading_);
     if (sources_.deepspeed) ReadDeepSpeedRules(sources_, &reading_);
+    SetThreads();
     ReadLengths(sources_, &reading_);
     SetBatch(sources_, SaidBatch(), &reading_);
     if (sources_.hub != nullptr) return reading_.Finish(std::string(sources_.hub->name));
@@ -155,6 +157,7 @@ class Files {
       reading_.draft().Assume(fmt::format("{} {}", file.path, note));
     }
     sources_.launch = line.launch;
+    ReadThreads(script, line.launcher);
     const auto launch = std::ranges::find(line.launcher, "launch", &Word::text);
     if (launch == line.launcher.end()) return {};
     const std::vector<Word> words(launch + 1, line.launcher.end());
@@ -175,6 +178,32 @@ class Files {
     }
     if (sources_.llama_factory) return {&LlamaFactoryTable(), &TrainerTable()};
     return {&TrainerTable()};
+  }
+
+  // Threads of a rank on the CPU: torchrun and accelerate set one where the script sets none
+  // (torch/distributed/run.py, accelerate/utils/launch.py); deepspeed's launcher sets none.
+  void ReadThreads(const Script& script, const std::vector<Word>& launcher) {
+    const auto starts = [&](std::string_view text) {
+      return std::ranges::find(launcher, text, &Word::text) != launcher.end();
+    };
+    const auto said = script.exported.find("OMP_NUM_THREADS");
+    if (said != script.exported.end() && said->second.unknown.empty()) {
+      const Result<std::int64_t> threads = ParseInteger(said->second.text);
+      sources_.host_threads = threads.ok() ? *threads : 0;
+    } else if (starts("torchrun") || starts("accelerate") || starts("torch.distributed.run")) {
+      sources_.host_threads = 1;
+    }
+  }
+
+  // Of an optimizer that runs on the CPU.
+  void SetThreads() {
+    const std::string_view offload = reading_.draft().Text("training.offload");
+    if (sources_.host_threads < 1 || offload.empty() || offload == "activations") return;
+    reading_.draft().Set("training.offload_threads", sources_.host_threads);
+    reading_.draft().Assume(fmt::format(
+        "the CPU runs the optimizer in {} {} a rank: OMP_NUM_THREADS, 1 unless set under torchrun "
+        "and accelerate launch",
+        sources_.host_threads, sources_.host_threads == 1 ? "thread" : "threads"));
   }
 
   // The path that an argument names; empty: none, or an empty one.

@@ -33,6 +33,7 @@ struct Sources {
   const Hub* hub = nullptr;
   bool deepspeed = false, accelerate = false, trainer = false, llama_factory = false;
   std::string model_file;
+  std::int64_t host_threads = 0;  // of a rank; 0: not known
   Launch launch;
 };
 

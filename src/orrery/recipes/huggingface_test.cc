@@ -109,6 +109,38 @@ TEST(DeepSpeed, WhatIsRefusedIsNamed) {
               HasSubstr("both true"));
 }
 
+// torchrun and accelerate launch give a rank one thread (OMP_NUM_THREADS=1), deepspeed's launcher
+// all cores.
+TEST(DeepSpeed, ThreadsOfAnOffloadedOptimizer) {
+  const auto threads = [](const std::string& launcher) {
+    Write("offload.json",
+          "{\"bf16\": {\"enabled\": true}, \"zero_optimization\": {\"stage\": 2,\n"
+          " \"offload_optimizer\": {\"device\": \"cpu\"}}}\n");
+    const std::string script = Write(
+        "offload.sh", launcher +
+                          " train.py --deepspeed offload.json --bf16 True --output_dir x "
+                          "--model_name_or_path meta-llama/Llama-2-7b-hf "
+                          "--per_device_train_batch_size 1 --gradient_accumulation_steps 8\n");
+    const Result<Imported> imported = Import({script}, Model(On(8), "llama2-7b"));
+    EXPECT_TRUE(imported.ok()) << imported.status().message();
+    return imported.ok() ? Work(imported).plan.memory.offload_threads : -1;
+  };
+  EXPECT_EQ(threads("torchrun --nproc_per_node 8"), 1);
+  EXPECT_EQ(threads("accelerate launch --num_processes 8"), 1);
+  EXPECT_EQ(threads("export OMP_NUM_THREADS=6\ntorchrun --nproc_per_node 8"), 6);
+  EXPECT_EQ(threads("deepspeed --num_gpus 8"), 0);
+}
+
+// Keys that its older releases pass over: bf16 has no loss to scale (LongLoRA's stage2.json).
+TEST(DeepSpeed, InertKeysOfBf16) {
+  const std::string json =
+      "{\"train_micro_batch_size_per_gpu\": 2, \"gradient_accumulation_steps\": 4,\n"
+      " \"bf16\": {\"enabled\": true, \"loss_scale\": 0, \"initial_scale_power\": 16,\n"
+      "  \"loss_scale_window\": 1000, \"hysteresis\": 2, \"min_loss_scale\": 1},\n"
+      " \"zero_optimization\": {\"stage\": 2}}\n";
+  EXPECT_EQ(Error(json, Model(On(8))), "ok");
+}
+
 TEST(DeepSpeed, OffloadAndParallelism) {
   const Result<Imported> offload = Import(
       {Write("ds.json",
@@ -274,6 +306,32 @@ TEST(Accelerate, StrategiesOfFsdp) {
               HasSubstr("offload: parameters"));
   EXPECT_THAT(job("  fsdp_backward_prefetch: BACKWARD_POST\n"),
               HasSubstr("BACKWARD_PRE and NO_PREFETCH are"));
+}
+
+// The Trainer and Accelerate leave reductions to a step's last micro-batch (no_sync), unless
+// sync_each_batch; DeepSpeed's stages 2 and 3 reduce each.
+TEST(Accelerate, GradientsUnderAccumulation) {
+  const auto plan = [](const std::string& type, const std::string& more) {
+    const std::string yaml = Write(
+        "sync.yaml", "distributed_type: " + type +
+                         "\nmixed_precision: bf16\nnum_processes: 8\nnum_machines: 1\n" +
+                         (type == "FSDP" ? "fsdp_config: {fsdp_sharding_strategy: FULL_SHARD}\n"
+                                         : "deepspeed_config: {zero_stage: 3}\n"));
+    const std::string arguments =
+        Write("sync.json",
+              "{\"per_device_train_batch_size\": 1, \"output_dir\": \"x\", "
+              "\"gradient_accumulation_steps\": 4" +
+                  more + "}");
+    const Result<Imported> imported = Import({yaml, arguments}, Model(On(0)));
+    EXPECT_TRUE(imported.ok()) << imported.status().message();
+    return Work(imported).plan;
+  };
+  EXPECT_TRUE(plan("FSDP", "").defers_reductions());
+  EXPECT_FALSE(plan("FSDP",
+                    ", \"accelerator_config\": {\"gradient_accumulation_kwargs\": "
+                    "{\"sync_each_batch\": true}}")
+                   .defers_reductions());
+  EXPECT_FALSE(plan("DEEPSPEED", "").defers_reductions());
 }
 
 TEST(Trainer, DefaultsAreItsOwn) {

@@ -147,17 +147,18 @@ std::span<const Dialect> Dialects() {
 
 std::string DialectTable() {
   std::string text =
-      "| recipe | arguments | keys of a job | read with others | without effect | refused by name "
-      "|\n"
-      "|---|---|---|---|---|---|\n";
+      "| recipe | arguments | keys of a job | read with others | without effect | assumed | "
+      "refused "
+      "by name |\n"
+      "|---|---|---|---|---|---|---|\n";
   for (const Dialect& dialect : Dialects()) {
     const std::vector<Row>& rows = dialect.table().rows();
     const auto count = [&](Effect effect) {
       return std::ranges::count(rows, effect, &Row::effect);
     };
-    text += fmt::format("| `{}`: {} | {} | {} | {} | {} | {} |\n", dialect.name,
+    text += fmt::format("| `{}`: {} | {} | {} | {} | {} | {} | {} |\n", dialect.name,
                         dialect.description, rows.size(), count(Effect::kJob), count(Effect::kRule),
-                        count(Effect::kInert), count(Effect::kRefused));
+                        count(Effect::kInert), count(Effect::kAssumed), count(Effect::kRefused));
   }
   return text;
 }
@@ -268,6 +269,9 @@ Result<Imported> ImportFiles(const std::vector<File>& files, const Options& opti
     ORRERY_ASSIGN_OR_RETURN(std::optional<Imported> imported, ReadCommanded(file, files, options));
     if (imported) return *std::move(imported);
   }
+  for (const File& file : files) {
+    if (!LooksLike(file.text, file.path).empty()) return UnknownRecipe(file.text, file.path);
+  }
   // A file that cannot be read as what its ending says is broken before it is unknown.
   for (const File& file : files) {
     const auto ends = [&](std::string_view ending) { return file.path.ends_with(ending); };
@@ -289,8 +293,7 @@ Result<Imported> ImportFiles(const std::vector<File>& files, const Options& opti
         "('model: config.json', docs/start.md), or give it beside the recipe that trains it",
         Printable(config->path));
   }
-  return InvalidInput("'{}' is no recipe that is known; known: {}; --from NAME says which it is",
-                      Printable(files.front().path), fmt::join(names, ", "));
+  return UnknownRecipe(files.front().text, files.front().path);
 }
 
 }  // namespace orrery::recipes

@@ -34,8 +34,8 @@ struct Options {
 struct Use {
   std::string argument, value, where;
   Effect effect = Effect::kInert;
-  std::string key;  // kJob
-  std::string why;  // kInert, kRefused (left out by the user)
+  std::string key;  // kJob, kAssumed
+  std::string why;  // kInert, kAssumed, kRefused (left out by the user)
 };
 
 struct Imported {
@@ -69,6 +69,10 @@ std::string ToJson(const Imported& imported);
 std::span<const Dialect> Dialects();
 // How many arguments of each are what, as docs/recipes.md has it.
 std::string DialectTable();
+// That no recipe knows a file, and what it looks like.
+Status UnknownRecipe(std::string_view text, const std::string& path);
+// What a file looks like that no recipe reads; empty: like nothing that is known by sight.
+std::string LooksLike(std::string_view text, const std::string& path);
 // The dialect of a file's text; null: none knows it.
 const Dialect* Sniff(std::string_view text, const std::string& path);
 

@@ -16,6 +16,8 @@ std::string_view Name(Effect effect) {
       return "without effect";
     case Effect::kRefused:
       return "left out";
+    case Effect::kAssumed:
+      return "assumed";
   }
   return "";
 }

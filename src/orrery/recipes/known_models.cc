@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include "orrery/base/check.h"
@@ -11,30 +10,18 @@
 #include "orrery/base/text.h"
 #include "orrery/formats/tree.h"
 #include "orrery/recipes/csv.h"
+#include "orrery/workload/hub_names.h"
 
 namespace orrery::recipes {
 namespace {
+
+using workload::HubName;
 
 struct KnownModel {
   std::string preset;  // empty: the keys say all
   std::string beside;  // what stands beside the text model and is not counted
   std::vector<std::pair<std::string, std::string>> keys;
 };
-
-std::string HubName(std::string_view name) {
-  std::string plain = Lower(name.substr(name.rfind('/') + 1));
-  constexpr std::array<std::string_view, 10> kSuffixes = {
-      "-instruct", "-chat", "-hf", "-base", "-it", "-bf16", "-thinking", "-sft", "-dpo", "-pt"};
-  for (bool again = true; again;) {
-    again = false;
-    for (const std::string_view suffix : kSuffixes) {
-      if (!plain.ends_with(suffix)) continue;
-      plain.resize(plain.size() - suffix.size());
-      again = true;
-    }
-  }
-  return plain;
-}
 
 // "preset=llama3-8b|layers=16"
 KnownModel ParseKeys(std::string_view text) {

@@ -33,6 +33,8 @@ void ReadLitgptSharding(Task task, std::int64_t gpus, std::int64_t host, std::in
     draft.Assume("FSDP1 with parameters and states of bf16 is priced as FSDP2, which shards alike");
   }
   draft.SetText("training.sharding", gpus > 1 ? "zero3" : "none");
+  // All three scripts accumulate within fabric.no_backward_sync.
+  if (gpus > 1) draft.Set("framework_options.defer_grad_reduce", true);
   if (task == Task::kPretrain && nodes > 1 && host > 1) {
     draft.Set("parallel.shard_group", host);
     draft.Assume(fmt::format("parallel.shard_group: the {} GPUs of a host (HYBRID_SHARD)", host));

@@ -110,6 +110,10 @@ void AfterDeepSpeed(Reading* r) {
   Draft& draft = r->draft();
   draft.SetText("framework", "megatron-deepspeed");
   ReadPartition(r);
+  if (r->On("--partition-activations") && draft.Whole("parallel.tp", 1) > 1) {
+    r->Refuse("--partition-activations",
+              "checkpoints split over tensor-parallel ranks are not modelled");
+  }
   const bool engine = r->On("--deepspeed");
   const bool configured = r->Has("zero_optimization.stage");
   const std::int64_t stage = r->Whole("--zero-stage").value_or(1);

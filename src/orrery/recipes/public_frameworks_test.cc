@@ -13,6 +13,7 @@ namespace orrery::recipes {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 Result<Imported> ImportText(const std::string& name, const std::string& text,
                             Options options = {}) {
@@ -54,6 +55,19 @@ TEST(GptNeox, TwentyBillion) {
   EXPECT_EQ(workload.model.vocab, 50432);
   EXPECT_EQ(workload.model.parameters(), 20'554'567'680);
   EXPECT_THAT(imported->job_text, HasSubstr("wall_clock_breakdown"));  // said, not refused
+}
+
+// Pythia's files: `gas` in place of gradient_accumulation_steps, checkpoints split over one
+// tensor-parallel rank, a name with a dot.
+TEST(GptNeox, PythiasOwnWords) {
+  std::string text = kNeoX;
+  text.replace(text.find("\"gradient_accumulation_steps\": 32"), 33, "\"gas\": 2");
+  text.replace(text.find("\"model-parallel-size\": 2"), 24, "\"model-parallel-size\": 1");
+  text.insert(text.rfind('}'), "  \"partition-activations\": true,\n");
+  const Result<Imported> imported = ImportText("pythia-2.8b.yml", text, {.gpus = 16});
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  EXPECT_EQ(imported->job.workloads.front().plan.batch.global_batch, 4 * 4 * 2);
+  EXPECT_EQ(imported->job.workloads.front().model.name, "pythia-2.8b");
 }
 
 TEST(GptNeox, FilesAreLaidOverEachOther) {
@@ -136,6 +150,26 @@ TEST(Axolotl, WholeModelUnderFsdp) {
   EXPECT_EQ(workload.plan.memory.sharding, workload::Sharding::kZero3);
   EXPECT_EQ(workload.model.parameters(), 8'030'261'248);
   EXPECT_THAT(imported->job_text, HasSubstr("framework: fsdp2"));
+  EXPECT_TRUE(workload.plan.defers_reductions());  // the Trainer's no_sync
+}
+
+// How long packed samples are is not in the file: said under `assume`, unless the user says it.
+TEST(Axolotl, PackedSamplesAreAssumed) {
+  const std::string packed = std::string(kAxolotl) + "sample_packing: true\n";
+  const Result<Imported> imported = ImportText("packed.yml", packed, {.gpus = 1});
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  EXPECT_THAT(imported->job_text, HasSubstr("assume:"));
+  EXPECT_THAT(imported->job_text, HasSubstr("--set training.packed_len=N says otherwise"));
+  Options said{.gpus = 1};
+  said.read.set = {"training.packed_len=512"};
+  const Result<Imported> shorter = ImportText("packed.yml", packed, said);
+  ASSERT_TRUE(shorter.ok()) << shorter.status().message();
+  EXPECT_THAT(shorter->job_text, Not(HasSubstr("says otherwise")));
+  EXPECT_EQ(shorter->job.workloads.front().plan.batch.packed_len, 512);
+  const Result<Imported> off =
+      ImportText("packed.yml", std::string(kAxolotl) + "sample_packing: false\n", {.gpus = 1});
+  ASSERT_TRUE(off.ok()) << off.status().message();
+  EXPECT_THAT(off->job_text, Not(HasSubstr("packed_len")));
 }
 
 TEST(Axolotl, AdaptersAndWhatIsRefused) {
@@ -392,6 +426,20 @@ TEST(Primus, OnMaxText) {
   EXPECT_TRUE(workload.plan.framework.model_type_states);
   EXPECT_EQ(workload.plan.memory.recompute, workload::Recompute::kFull);
   EXPECT_EQ(workload.model.parameters(), 8'030'261'248);
+}
+
+// What no recipe reads says what it looks like and what is known.
+TEST(NotRead, IsNamedBySight) {
+  const std::string factory = ErrorOf("v1.yaml", "model: Qwen/Qwen3-4B\nmodel_class: llm\n");
+  EXPECT_THAT(factory, HasSubstr("is no recipe that is known"));
+  EXPECT_THAT(factory, HasSubstr("LLaMA-Factory's version 1"));
+  EXPECT_THAT(factory, HasSubstr("known: nemo"));
+  EXPECT_THAT(ErrorOf("veomni.yaml", "model:\n  model_path: a/b\ndata:\n  x: 1\ntrain:\n  y: 2\n"),
+              HasSubstr("VeOmni"));
+  // Its tags are not what is wrong with it.
+  EXPECT_THAT(
+      ErrorOf("gpt2.yaml", "data: !include data.yaml\nmodel:\n  type: gpt2\ntrainer:\n  mp: f32\n"),
+      HasSubstr("framework: levanter"));
 }
 
 }  // namespace

@@ -171,6 +171,18 @@ void Reading::Translate() {
   for (const Given& given : given_) TranslateOne(given);
 }
 
+std::optional<bool> Reading::Harmless(const Given& given) {
+  const Row& row = *given.row;
+  const std::optional<std::string> value = Value(given);
+  if (!value) return std::nullopt;
+  return (row.flag() && !given.on) || std::ranges::find(row.values, *value) != row.values.end();
+}
+
+void Reading::Suppose(std::string_view argument, std::string_view why, std::string_view key) {
+  if (IsSet(key)) return;
+  draft_.Assume(fmt::format("{}: {}; --set {}=N says otherwise", argument, why, key));
+}
+
 void Reading::TranslateOne(const Given& given) {
   const Row& row = *given.row;
   Use use{.argument = given.name,
@@ -204,14 +216,15 @@ void Reading::TranslateOne(const Given& given) {
       NotModelled(given, row, *value);
     }
     draft_.SaidBy(row.key, fmt::format("{}: {}", given.where, given.name));
-  } else if (row.effect == Effect::kRefused) {
-    const std::optional<std::string> value = Value(given);
-    if (!value) return;
-    const bool harmless =
-        (row.flag() && !given.on) || std::ranges::find(row.values, *value) != row.values.end();
-    if (harmless) {
+  } else if (row.effect == Effect::kRefused || row.effect == Effect::kAssumed) {
+    const std::optional<bool> harmless = Harmless(given);
+    if (!harmless) return;
+    if (*harmless) {
       use.effect = Effect::kInert;
+      use.key.clear();
       use.why = "the value that changes nothing";
+    } else if (row.effect == Effect::kAssumed) {
+      Suppose(given.name, row.why, row.key);
     } else {
       problems_.push_back(fmt::format("{}: {}{}{}: {}; --leave-out {} goes on without it",
                                       given.where, given.name, use.value.empty() ? "" : " ",
@@ -398,7 +411,9 @@ void Reading::SetSize(const Launch& launch) {
     missing_.push_back(fmt::format(
         "how many GPUs it runs on{}: give --gpus N or --nodes N{}",
         launch.unknown.empty() ? ""
-                               : fmt::format(" ({} is not set)", Printable(launch.unknown, 60)),
+        : launch.unknown.find(' ') != std::string::npos
+            ? fmt::format(" (it hangs on {})", Printable(launch.unknown.substr(1), 60))
+            : fmt::format(" ({} is not set)", Printable(launch.unknown, 60)),
         launch.gpus_per_node > 0 ? fmt::format(" (of {} GPUs, as it says)", launch.gpus_per_node)
                                  : ""));
     return;
@@ -472,7 +487,7 @@ bool Reading::FitRacks(const job::Job& job) {
 Result<Imported> Reading::Finish(const std::string& dialect) {
   if (!draft_.Has("model") && !draft_.Has("model.name")) {
     const std::string base = file_.substr(file_.rfind('/') + 1);
-    draft_.SetText("model.name", base.substr(0, base.find('.', 1)));
+    draft_.SetText("model.name", base.substr(0, base.find_last_of('.')));
   }
   if (!options_.cluster.empty()) {
     draft_.SetText("cluster", FromJob(options_.cluster));

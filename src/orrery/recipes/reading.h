@@ -55,7 +55,7 @@ class Reading {
   void AddAs(std::string_view argument, std::string name, std::string value, std::string where);
   // A name that none of `tables` has is a problem, with the nearest that they have.
   void AddUnknown(const std::string& name, const std::string& where, const Tables& tables);
-  // Every argument with effect `job`, `inert` or `refused`; rules come after.
+  // Every argument but of effect `rule`, which come after.
   void Translate();
 
   // What rules ask. A value that is not given is the table's fallback; one that cannot be read is a
@@ -72,6 +72,8 @@ class Reading {
   std::string Where(std::string_view argument) const;
   // A rule that says no to what an argument says.
   void Refuse(std::string_view argument, std::string why);
+  // What is taken for what the recipe does not say (`why`), unless the user sets the key.
+  void Suppose(std::string_view argument, std::string_view why, std::string_view key);
   void Problem(std::string text) { problems_.push_back(std::move(text)); }
   // What the recipe does not say.
   void Missing(std::string text) { missing_.push_back(std::move(text)); }
@@ -105,6 +107,8 @@ class Reading {
   // where the job needs several racks. False: it changed nothing.
   bool FitRacks(const job::Job& job);
   void TranslateOne(const Given& given);
+  // Of a row whose named values change nothing: whether it has one; nullopt: its value is unknown.
+  std::optional<bool> Harmless(const Given& given);
   // The argument that a row stands for, in its words; false: it is refused, or as if not there.
   bool Mean(Given* given);
   void NotModelled(const Given& given, const Row& row, const std::string& value);

@@ -96,11 +96,12 @@ TEST(Recipes, TablesAreSound) {
     int jobs = 0;
     for (const Row& row : dialect.table().rows()) {
       EXPECT_FALSE(row.source.empty()) << row.argument;
-      if (row.effect == Effect::kInert || row.effect == Effect::kRefused) {
+      if (row.effect == Effect::kInert || row.effect == Effect::kRefused ||
+          row.effect == Effect::kAssumed) {
         EXPECT_FALSE(row.why.empty()) << row.argument;
       }
       if (row.effect == Effect::kJob || row.effect == Effect::kRule) ++jobs;
-      if (row.effect != Effect::kJob) continue;
+      if (row.effect != Effect::kJob && row.effect != Effect::kAssumed) continue;
       const std::size_t dot = row.key.find('.');
       ASSERT_NE(dot, std::string::npos) << row.argument << " " << row.key;
       const std::string section = row.key.substr(0, dot), key = row.key.substr(dot + 1);
@@ -136,6 +137,31 @@ TEST(Shell, VariablesArraysAndArithmetic) {
               ElementsAre("run", "8", "9", "--last"));
   EXPECT_THAT(Words("N=4\nrun $N", {{"N", "16"}}), ElementsAre("run", "16"));
   EXPECT_THAT(Words("X=\"--a 1\"\nX+=\" --b\"\nrun $X"), ElementsAre("run", "--a", "1", "--b"));
+}
+
+// Where a script lies follows from its path.
+TEST(Shell, PathsOfTheScript) {
+  const auto path = [](const std::string& text) {
+    const Result<Script> script = ReadScript(text + "\nrun $D/ds.json", "jobs/run.sh", {});
+    EXPECT_TRUE(script.ok());
+    const Word& word = script->commands.back()[1];
+    return word.unknown.empty() ? word.text : "?" + word.unknown;
+  };
+  for (const char* folder :
+       {"$(dirname $0)", "$(dirname \"$0\")", "`dirname $0`", "$(cd \"$(dirname \"$0\")\"; pwd)",
+        "$(cd \"$(dirname \"${BASH_SOURCE[0]}\")\" &> /dev/null && pwd)",
+        "$(cd -- \"$(dirname -- \"$BASH_SOURCE\")\" >/dev/null 2>&1 && pwd -P)",
+        "$(dirname $(readlink -f $0))", "$(dirname \"$(realpath \"$0\")\")", "${0%/*}",
+        "$(cd `dirname $0`; pwd)", "$(pwd)/jobs", "$PWD/jobs"}) {
+    EXPECT_THAT(path(std::string("D=") + folder), testing::AnyOf("jobs/ds.json", "./jobs/ds.json"))
+        << folder;
+  }
+  EXPECT_EQ(path("D=$(cd $(dirname $0)/..; pwd)"), "./ds.json");
+  EXPECT_EQ(path("cd $(dirname $0)/../conf\nD=$(pwd)"), "conf/ds.json");
+  EXPECT_EQ(path("D=$(basename $0 .sh)"), "run/ds.json");
+  EXPECT_EQ(path("D=$(dirname $X)"), "?X");
+  EXPECT_EQ(path("D=$(git describe)"), "?a command's output");
+  EXPECT_EQ(path("cd\nD=$(pwd)"), "?HOME");
 }
 
 TEST(Shell, WhatIsNotSetKeepsItsName) {

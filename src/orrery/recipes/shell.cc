@@ -11,6 +11,7 @@
 #include "orrery/recipes/reading.h"
 #include "orrery/recipes/shell_expand.h"
 #include "orrery/recipes/shell_lexer.h"
+#include "orrery/recipes/shell_paths.h"
 
 namespace orrery::recipes {
 namespace {
@@ -69,6 +70,12 @@ void ReadDirectives(std::string_view text, Script* script) {
                                       Word{.text = valued ? words[i + 1] : "", .line = line});
     }
   }
+}
+
+// $0 and BASH_SOURCE of the script that is read.
+void SayWhere(const std::string& path, Variables* variables) {
+  variables->Set("0", {.items = {{.text = path}}});
+  variables->Set("BASH_SOURCE", {.items = {{.text = path}}, .array = true});
 }
 
 class Interpreter {
@@ -358,11 +365,27 @@ class Interpreter {
       words.insert(words.end(), expanded.begin(), expanded.end());
     }
     if (words.empty()) return {};
+    if (words.front().text == "cd") ChangeFolder(words);
     if (!output.text.empty()) ORRERY_RETURN_IF_ERROR(Write(words, here, output.text));
     ORRERY_ASSIGN_OR_RETURN(const bool taken, TakeIn(words));
     if (taken) return {};
     script_->commands.push_back(std::move(words));
     return {};
+  }
+
+  void ChangeFolder(const std::vector<Word>& command) {
+    Word folder{.line = command.front().line};
+    std::vector<std::string> texts;
+    for (const Word& word : command) {
+      texts.push_back(word.text);
+      if (folder.unknown.empty()) folder.unknown = word.unknown;
+    }
+    const Variable* before = variables_->Find("PWD");
+    const std::optional<std::string> to = FolderAfter(
+        texts, before == nullptr || before->items.empty() ? "." : before->items[0].text);
+    if (!to && folder.unknown.empty()) folder.unknown = "HOME";
+    folder.text = to.value_or("$HOME");
+    variables_->Set("PWD", {.items = {std::move(folder)}});
   }
 
   // Where a command names another script of the user's; 0: nowhere. `starts`: with arguments of its
@@ -407,8 +430,12 @@ class Interpreter {
     }
     ORRERY_ASSIGN_OR_RETURN(Tokens tokens, Tokenise(found->text, found->path));
     for (Token& token : tokens.all) token.line = file.line;  // where the user's own script names it
+    const Variable source = {.items = {{.text = found->path}}, .array = true};
+    variables_->Set("BASH_SOURCE", source);
+    if (starts) variables_->Set("0", {.items = source.items});
     ORRERY_RETURN_IF_ERROR(
         Interpreter(std::move(tokens.all), name_, given_, variables_, script_).Run());
+    SayWhere(name_, variables_);
     return true;
   }
 
@@ -482,6 +509,8 @@ Result<Script> ReadScript(std::string_view text, const std::string& name,
   Script script;
   ReadDirectives(text, &script);
   Variables values(variables);
+  SayWhere(name, &values);
+  if (values.Find("PWD") == nullptr) values.Set("PWD", {.items = {{.text = "."}}});
   std::vector<std::pair<std::string, std::int32_t>> texts = {{std::string(text), 0}};
   // Behind the script itself: here documents, and what a command hands to another shell as text
   // (bash -c "torchrun …", eval, a string of words).

@@ -5,8 +5,10 @@
 // integer arithmetic, quotes, line continuations, comments, `if` on tests that the script decides,
 // `case`, the first turn of a `for`, here documents and the files they become, the text behind
 // `bash -c`, #SBATCH lines, scripts that are sourced or started (beside it or above). A function's
-// body is read where it stands. Not run: commands, command substitution, loops on conditions; what
-// hangs on them is unknown, and carries the variable's name. Bounded: bytes, words, depth.
+// body is read where it stands. Where the script lies follows from its path: $0, BASH_SOURCE, cd,
+// and what pwd, dirname, basename, readlink and realpath write. Not run: other commands and their
+// output, loops on conditions; what hangs on them is unknown, and carries the variable's name.
+// Bounded: bytes, words, depth.
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "orrery/recipes/shell_lexer.h"
+#include "orrery/recipes/shell_paths.h"
 
 namespace orrery::recipes {
 namespace {
@@ -193,7 +194,8 @@ class Expander {
     return {};
   }
 
-  // What a command writes: known of `expr A / B` alone, which is arithmetic on its words.
+  // What a command writes: known of `expr A / B`, which is arithmetic on its words, and of commands
+  // that say where the script lies.
   Status Output(std::string_view whole, std::size_t open) {
     constexpr std::string_view kExpr = "expr ";
     const std::size_t close = std::min(whole.size(), open + 1);
@@ -213,8 +215,53 @@ class Expander {
         return {};
       }
     }
-    AddUnknown(std::string(whole), "a command's output");
+    ORRERY_ASSIGN_OR_RETURN(const Word path, PathOf(inside));
+    if (path.unknown.empty()) {
+      Add(path.text);
+    } else {
+      AddUnknown(std::string(whole), path.unknown);
+    }
     return {};
+  }
+
+  Result<Word> PathOf(std::string_view commands) {
+    Word path{.unknown = "a command's output"};
+    if (depth_ >= kMostNesting) return path;
+    ORRERY_ASSIGN_OR_RETURN(const Tokens tokens, Tokenise(commands, "a command"));
+    std::vector<std::vector<std::string>> words(1);
+    std::string unknown;
+    for (std::size_t i = 0; i < tokens.all.size(); ++i) {
+      const Token& token = tokens.all[i];
+      if (token.kind == Token::Kind::kOperator && (token.text == "&&" || token.text == ";")) {
+        words.emplace_back();
+      } else if (token.kind == Token::Kind::kOperator) {
+        if (token.text.find_first_of("<>") == std::string::npos) return path;
+        const bool numbered = !words.back().empty() && words.back().back().size() == 1 &&
+                              words.back().back()[0] >= '0' && words.back().back()[0] <= '9';
+        if (numbered) words.back().pop_back();  // 2>/dev/null
+        ++i;                                    // where to
+      } else if (token.kind == Token::Kind::kWord) {
+        Expander inner(variables_, line_, depth_ + 1);
+        ORRERY_RETURN_IF_ERROR(inner.Run(token.text, false));
+        for (Word& word : inner.Take()) {
+          if (unknown.empty()) unknown = word.unknown;
+          words.back().push_back(std::move(word.text));
+        }
+      } else if (token.kind == Token::Kind::kArray) {
+        return path;
+      }
+    }
+    const Variable* folder = variables_->Find("PWD");
+    if (folder != nullptr && !folder->items.empty() && unknown.empty()) {
+      unknown = folder->items[0].unknown;
+    }
+    const std::string from =
+        folder == nullptr || folder->items.empty() ? "." : folder->items[0].text;
+    std::optional<std::string> written = PathOutput(words, from);
+    if (!written) return path;
+    path.text = *std::move(written);
+    path.unknown = unknown;
+    return path;
   }
 
   Status Sum(std::string_view whole) {
@@ -234,14 +281,24 @@ class Expander {
   Status Braces(std::string_view inside, bool quoted) {
     std::size_t end = EndOfName(inside, 0);
     if (end == 0 && !inside.empty() && (inside[0] == '@' || inside[0] == '*')) end = 1;
+    if (inside.starts_with('0')) end = 1;
     const std::string name(inside.substr(0, end));
     std::string_view rest = inside.substr(end);
     bool all = false;
     if (rest.starts_with("[@]") || rest.starts_with("[*]")) {
       all = true;
       rest.remove_prefix(3);
+    } else if (rest.starts_with("[0]")) {
+      rest.remove_prefix(3);
     }
     const Variable* variable = variables_->Find(name);
+    if (rest == "%/*" && variable != nullptr && !variable->items.empty()) {
+      Word folder = variable->items[0];
+      folder.text = folder.text.substr(0, folder.text.rfind('/'));
+      if (word_.unknown.empty()) word_.unknown = folder.unknown;
+      Add(folder.text);
+      return {};
+    }
     if (rest.empty() && !name.empty()) {
       AddVariable(name, all, quoted);
       return {};

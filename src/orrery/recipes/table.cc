@@ -24,7 +24,8 @@ Effect EffectOf(std::string_view text) {
   if (text == "job") return Effect::kJob;
   if (text == "rule") return Effect::kRule;
   if (text == "refused") return Effect::kRefused;
-  ORRERY_CHECK(text == "inert", "an effect is job, rule, inert or refused");
+  if (text == "assumed") return Effect::kAssumed;
+  ORRERY_CHECK(text == "inert", "an effect is job, rule, inert, assumed or refused");
   return Effect::kInert;
 }
 

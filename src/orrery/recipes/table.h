@@ -18,6 +18,7 @@ enum class Effect : std::uint8_t {
   kRule,     // is read together with others, by code
   kInert,    // changes nothing of what is predicted
   kRefused,  // changes what runs, and no key says how
+  kAssumed,  // changes what is predicted by what the recipe does not say
 };
 
 struct Row {
@@ -27,9 +28,9 @@ struct Row {
   std::string field;              // what it is called in a YAML file, where that differs
   std::string fallback;           // what the framework takes when it is not given
   Effect effect = Effect::kInert;
-  std::string key;  // kJob: "parallel.tp"
+  std::string key;  // kJob: "parallel.tp"; kAssumed: the key that says it
   // kJob: "a=b" is a's value in the job, "a" a value that is the same there; none: all are. Of a
-  // flag: what the key is set to. kRefused: values without effect.
+  // flag: what the key is set to. kRefused, kAssumed: values without effect.
   std::vector<std::string> values;
   std::string why;
   std::string source;

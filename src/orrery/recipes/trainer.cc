@@ -96,6 +96,24 @@ Fsdp ReadFsdp(Reading* r) {
   return fsdp;
 }
 
+// Trainer and Accelerate's accumulate() leave the reductions of a step's micro-batches but the last
+// out (Accelerator.no_sync).
+void SetDeferredReduction(Reading* r) {
+  Draft& draft = r->draft();
+  const bool each = r->On("accelerator_config.gradient_accumulation_kwargs.sync_each_batch");
+  draft.Set("framework_options.defer_grad_reduce", !each);
+  if (each) {
+    draft.Assume(
+        "sync_each_batch: every micro-batch reduces its gradients, as with Transformers 5 and "
+        "Accelerate's accumulate(); the Trainer of 4.46 to 4.56 does not read it");
+  } else if (r->Whole("--gradient_accumulation_steps").value_or(1) > 1) {
+    draft.Assume(
+        "gradients stay unsharded on every GPU until a step's last micro-batch reduces them "
+        "(Accelerate's no_sync); with sync_each_batch: true each micro-batch does, in less memory: "
+        "--set framework_options.defer_grad_reduce=false");
+  }
+}
+
 void SetFsdp(const Fsdp& fsdp, const Sources& sources, Reading* r) {
   Draft& draft = r->draft();
   draft.SetText("framework", fsdp.version == 2 ? "fsdp2" : "fsdp1");
@@ -120,6 +138,7 @@ void SetFsdp(const Fsdp& fsdp, const Sources& sources, Reading* r) {
   }
   draft.Set("framework_options.grad_reduce_fp32",
             draft.Text("training.precision") == "fp32");  // reduce_dtype is mixed_precision's
+  if (!none) SetDeferredReduction(r);
   if (fsdp.offload) {
     if (two || none) {
       r->Refuse("fsdp_config.fsdp_offload_params",

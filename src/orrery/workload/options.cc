@@ -238,6 +238,13 @@ constexpr Option kTraining[] = {
      .doc = "What is kept in host memory. optimizer: its state, updated by the CPU; activations: "
             "what layers keep for their backward pass; all: both; parameters: the optimizer's "
             "state and ZeRO-3's parameter shards."},
+    {.name = "offload_threads",
+     .type = kInteger,
+     .min = 1,
+     .max = 1024,
+     .doc = "With offload: optimizer, parameters or all: threads of a rank that run the optimizer "
+            "(OMP_NUM_THREADS; torchrun and accelerate launch set 1 where it is not set); all "
+            "cores of the host when left out."},
     {.name = "offload_layers",
      .type = kInteger,
      .min = 1,

@@ -362,6 +362,19 @@ Status CheckHeldUnits(const Plan& plan) {
   return {};
 }
 
+// Gradients that are summed unsharded over micro-batches.
+Status CheckDeferredReduction(const Plan& plan) {
+  if (!plan.defers_reductions()) return {};
+  if (!plan.framework.contiguous_gradients && !plan.framework.list_gathers &&
+      !plan.framework.unit_buffers) {
+    return {};
+  }
+  return InvalidInput(
+      "framework_options.defer_grad_reduce: only FSDP1's and FSDP2's modules leave out reductions; "
+      "DeepSpeed and Megatron-FSDP reduce every micro-batch: use framework: fsdp1 or fsdp2, or "
+      "leave it out");
+}
+
 Status CheckOptimizerInBackward(const Plan& plan) {
   if (!plan.framework.optimizer_in_backward) return {};
   if (plan.framework.model_type_states && (plan.gathers_units() || plan.updates_in_place()) &&
@@ -430,6 +443,7 @@ Status CheckSharding(const Model& model, const Plan& plan) {
   const std::string_view name = plan.memory.sharding == Sharding::kZero2 ? "zero2" : "zero3";
   if (plan.parallel.pp > 1) ORRERY_RETURN_IF_ERROR(CheckUnitsOverStages(model, plan, name));
   ORRERY_RETURN_IF_ERROR(CheckHeldUnits(plan));
+  ORRERY_RETURN_IF_ERROR(CheckDeferredReduction(plan));
   if (plan.replicas() == 1) {
     return InvalidInput(
         "training.sharding: {} needs at least 2 data-parallel ranks to shard over, not 1; use none",

@@ -270,6 +270,7 @@ struct MemorySaving {
   // Kept in host memory: optimizer's state, updated by the CPU; what a layer keeps for backward;
   // ZeRO-3's shards too, copied before they are gathered.
   bool offload_optimizer = false, offload_activations = false, offload_parameters = false;
+  std::int64_t offload_threads = 0;  // of a rank, that run the optimizer; 0: the host's cores
   // With offload_activations: of the model's first so many layers (0: of all), and the inputs of
   // these modules (bits of OffloadModule; 0: all that a layer keeps).
   std::int64_t offload_layers = 0;
@@ -394,6 +395,10 @@ struct Plan {
   }
   // Whether those units stay gathered for the whole step: over stages, or as told.
   bool keeps_units() const { return gathers_units() && (parallel.pp > 1 || framework.hold_units); }
+  // Whether units reduce their gradients with the last of several micro-batches alone.
+  bool defers_reductions() const {
+    return gathers_units() && !keeps_units() && framework.defer_grad_reduce && microbatches() > 1;
+  }
   // Whether full recompute is not of all layers, one by one.
   bool recomputes_in_parts() const {
     return memory.recompute == Recompute::kFull &&

@@ -4,8 +4,11 @@
 
 #include <array>
 
+#include "orrery/base/schema.h"
 #include "orrery/base/text.h"
+#include "orrery/formats/tree.h"
 #include "orrery/workload/families/config.h"
+#include "orrery/workload/hub_names.h"
 #include "orrery/workload/layer_sizes.h"
 #include "orrery/workload/model_keys.h"
 #include "orrery/workload/models.h"
@@ -24,12 +27,65 @@ bool IsFolder(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+bool Exists(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0;
+}
+
+// "owner/name", as the hub has them.
+bool NamesHub(std::string_view name) {
+  const std::size_t slash = name.find('/');
+  return slash != std::string_view::npos && slash > 0 && slash + 1 < name.size() &&
+         name.find('/', slash + 1) == std::string_view::npos && name[0] != '.' && name[0] != '~' &&
+         !name.ends_with(".json");
+}
+
+Result<Model> ReadInline(const Source& source, const Node& node, const Models& models,
+                         std::vector<std::string>* assumed);
+
+// As a job that has these keys of a hub's model under `model`.
+Result<Model> ReadHubName(const std::string& name, std::string_view keys, const Models& models,
+                          std::vector<std::string>* assumed) {
+  std::string text;
+  for (const std::string_view item : SplitBars(keys)) {
+    const std::size_t equals = item.find('=');
+    const std::string_view key = item.substr(0, equals), value = item.substr(equals + 1);
+    if (key == "beside") {
+      assumed->push_back(fmt::format("model {}: its text model; {} beside it is not counted",
+                                     Printable(name, 80), value));
+    } else {
+      text += fmt::format("{}: {}\n", key, value);
+    }
+  }
+  const bool preset = text.starts_with("preset: ");
+  if (!preset && text.find("\nname: ") == std::string::npos) {
+    text += fmt::format("name: \"{}\"\n", HubName(name));
+  }
+  ORRERY_ASSIGN_OR_RETURN(const formats::Document document, formats::ParseYaml(text, name));
+  const Source source{.document = &document, .folder = ""};
+  return ReadInline(source, document.root, models, assumed);
+}
+
 Result<Model> FindOrRead(const Source& source, const std::string& name, const std::string& where,
                          const Models& models, std::vector<std::string>* assumed) {
   Result<Model> model = [&]() -> Result<Model> {
-    if (!LooksLikeFile(name)) return models.Find(Printable(name));
+    const std::string_view hub = HubKeys(name);
+    if (!LooksLikeFile(name)) {
+      Result<Model> preset = models.Find(Printable(name));
+      return preset.ok() || hub.empty() ? std::move(preset)
+                                        : ReadHubName(name, hub, models, assumed);
+    }
     std::string path = source.Path(name);
     if (IsFolder(path)) path += "/config.json";
+    if (!Exists(path) && NamesHub(name)) {
+      if (!hub.empty()) return ReadHubName(name, hub, models, assumed);
+      const std::vector<std::string> near = NearestHubNames(name);
+      return InvalidInput(
+          "'{}' is no file here, and no model of the hub whose shapes are known{}{}; give the path "
+          "of its config.json",
+          Printable(name, 80),
+          near.empty() ? "" : "; known names near it: ", fmt::join(near, ", "));
+    }
     return ReadConfig(path, models.families(), assumed);
   }();
   if (!model.ok()) return std::move(model).TakeStatus().In(where + ": model");

@@ -145,6 +145,24 @@ std::vector<int> CutLayers(StageCut cut, std::int64_t layers, std::int64_t chunk
   return even ? Layers() : by_rule;
 }
 
+std::string CutProblem(StageCut cut, const Model& model, std::int64_t chunks) {
+  const std::int64_t layers = model.layers;
+  const bool by_auto = layers % chunks == 0 || (layers + 2) % chunks == 0;
+  if (cut == StageCut::kAuto || by_auto || chunks > layers ||
+      !CutLayers(cut, layers, chunks).empty())
+    return "";
+  const std::string_view name = kStageCuts[static_cast<std::size_t>(cut)].first;
+  std::string why;
+  if (cut == StageCut::kCounted) {
+    why = fmt::format(": with embedding and loss they are {}, fewer than 2 a chunk", layers + 2);
+  }
+  return fmt::format(
+      "{} cannot share out the {} layers of {} over {} chunks{}; give a list, such "
+      "as {}, or use {} of them",
+      name, layers, model.name, chunks, why, NearestLists(layers, chunks),
+      NearestDivisors(layers, chunks));
+}
+
 Result<std::vector<int>> LayersPerChunk(const Model& model, const Plan& plan) {
   if (plan.dual()) {  // the model twice
     Plan once = plan;

@@ -4,12 +4,15 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "orrery/base/named.h"
 
 namespace orrery::workload {
+
+struct Model;
 
 enum class StageCut : std::uint8_t {
   kAuto,
@@ -37,5 +40,9 @@ inline constexpr std::array<Named<StageCut>, 7> kStageCuts = {{{"auto", StageCut
 // A number a chunk, in chunk order; empty: all have as many, or the rule says nothing here (more
 // chunks than layers, too). O(chunks).
 std::vector<int> CutLayers(StageCut cut, std::int64_t layers, std::int64_t chunks);
+
+// Why a rule says nothing of layers that chunks do not divide, and what to say instead; empty: it
+// says something, or `auto` does.
+std::string CutProblem(StageCut cut, const Model& model, std::int64_t chunks);
 
 }  // namespace orrery::workload

@@ -62,6 +62,9 @@ bool WithListGathers(const Plan& plan) {
   return plan.gathers_units() && plan.framework.list_gathers;
 }
 bool WithHeldUnits(const Plan& plan) { return plan.gathers_units() && plan.framework.hold_units; }
+bool WhenAccumulatingUnits(const Plan& plan) {
+  return plan.gathers_units() && !plan.keeps_units() && plan.microbatches() > 1;
+}
 bool WithModelTypeStates(const Plan& plan) {
   return (plan.gathers_units() || plan.updates_in_place()) && plan.framework.model_type_states;
 }

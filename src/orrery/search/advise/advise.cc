@@ -90,6 +90,10 @@ class Candidates {
     }
   }
   void AgainstDataParallel() {
+    if (plan_.gathers_units() && !plan_.keeps_units() && plan_.microbatches() > 1 &&
+        !plan_.framework.defer_grad_reduce) {
+      all_.push_back({"framework_options.defer_grad_reduce=true"});
+    }
     if (!plan_.framework.overlap_grad_reduce) {
       all_.push_back({"framework_options.overlap_grad_reduce=true"});
     } else if (!plan_.framework.overlap_param_gather &&

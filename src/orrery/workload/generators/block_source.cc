@@ -187,6 +187,14 @@ Unit RootOf(const Shape& s, std::int64_t elements, std::int64_t ranks) {
   return {.elements = elements, .trained = s.frozen() ? 0 : elements, .ranks = ranks};
 }
 
+UnitMode ModeOf(std::int64_t flags) {
+  return {.accumulates = (flags & call_flag::kAccumulates) != 0,
+          .records = (flags & call_flag::kRecords) != 0,
+          .defers = (flags & call_flag::kDefers) != 0,
+          .adds = (flags & call_flag::kAdds) != 0,
+          .gathered = (flags & call_flag::kGathered) != 0};
+}
+
 // Units of a sharded layer's call.
 UnitCall UnitsOf(const Shape& s, const BlockKey& key) {
   const auto unit = [&](std::int64_t kind) {
@@ -197,8 +205,13 @@ UnitCall UnitsOf(const Shape& s, const BlockKey& key) {
   return {.own = unit(key.numbers[0] & 0xFFFF),
           .next = next < 0 ? Unit{} : unit(next),
           .after = after < 0 ? Unit{} : unit(after),
-          .accumulates = (key.numbers[2] & 2) != 0,
-          .records = (key.numbers[2] & 4) != 0};
+          .mode = ModeOf(key.numbers[2])};
+}
+
+// Of a held unit's buffers: a layer's, or the root's.
+Unit HeldUnitOf(const Shape& s, const BlockKey& key) {
+  const auto& [kind, ranks, elements, expert_ranks] = key.numbers;
+  return kind < 0 ? RootOf(s, elements, ranks) : UnitOf(OfKind(s, kind), ranks, expert_ranks);
 }
 
 }  // namespace
@@ -326,20 +339,29 @@ graph::Block BlockCache::BuildSharded(const BlockKey& key) {
     case BlockKind::kShardedForward: {
       graph::Block block = ShardedLayerForward(OfKind(s, a & 0xFFFF), UnitsOf(s, key), &names_);
       if (!s.offload_activations) return block;
-      return MoveOut(block, s.offload_modules, (c & 16) != 0, &names_);
+      return MoveOut(block, s.offload_modules, (c & call_flag::kLinked) != 0, &names_);
     }
     case BlockKind::kShardedBackward: {
       graph::Block block = ShardedLayerBackward(OfKind(s, a & 0xFFFF), UnitsOf(s, key), &names_);
       if (!s.offload_activations) return block;
-      return BringBack(block, s.offload_modules, MovedBytes(s, a & 0xFFFF), (c & 16) != 0, &names_);
+      return BringBack(block, s.offload_modules, MovedBytes(s, a & 0xFFFF),
+                       (c & call_flag::kLinked) != 0, &names_);
     }
     case BlockKind::kStartUnit:
-      return StartUnit(s, UnitsOf(s, key),
-                       (c & 8) != 0 ? graph::Pass::kBackward : graph::Pass::kForward, &names_);
+      return StartUnit(
+          s, UnitsOf(s, key),
+          (c & call_flag::kForBackward) != 0 ? graph::Pass::kBackward : graph::Pass::kForward,
+          &names_);
     case BlockKind::kGatherRoot:
-      return GatherRoot(s, RootOf(s, a, b), &names_);
+      return GatherRoot(s, RootOf(s, a, b), c != 0, &names_);
     case BlockKind::kReduceRoot:
-      return ReduceRoot(s, RootOf(s, a, b), c != 0, d != 0, &names_);
+      return ReduceRoot(s, RootOf(s, a, b), ModeOf(c), &names_);
+    case BlockKind::kHoldUnit:
+      return HoldUnit(s, HeldUnitOf(s, key), &names_);
+    case BlockKind::kShardUnit:
+      return ShardUnit(s, HeldUnitOf(s, key), &names_);
+    case BlockKind::kFreeShards:
+      return FreeShards(s, HeldUnitOf(s, key), &names_);
     default:
       ORRERY_CHECK(false, "a kind of another group");
   }
@@ -399,6 +421,9 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
     case BlockKind::kStartUnit:
     case BlockKind::kGatherRoot:
     case BlockKind::kReduceRoot:
+    case BlockKind::kHoldUnit:
+    case BlockKind::kShardUnit:
+    case BlockKind::kFreeShards:
       return BuildSharded(key);
     case BlockKind::kReduceTensors:
     case BlockKind::kCopyOutTensors:

@@ -43,11 +43,14 @@ enum class BlockKind : std::uint8_t {
   kCastWeights,         // elements, norm group, layers of the model
   kLowPrecisionMemory,  // elements
   kShardedMemory,       // shard, of a layer, frozen, number of its optimizer
-  kShardedForward,      // PackKinds, ranks, 2·accumulates + 16·linked (offload), ranks of experts
+  kShardedForward,      // PackKinds, ranks, call_flag, ranks of experts
   kShardedBackward,     // the same
-  kStartUnit,           // the same; 8: for a backward pass
-  kGatherRoot,          // elements, ranks
-  kReduceRoot,          // the same, accumulates, last
+  kStartUnit,           // the same
+  kGatherRoot,          // elements, ranks, whether gathered before
+  kReduceRoot,          // elements, ranks, call_flag
+  kHoldUnit,            // kind (-1: root), ranks, elements of the root, ranks of experts
+  kShardUnit,           // the same
+  kFreeShards,          // the same
   kReload,              // kind
   kOffloadBegin,        // kind: of the first layers alone
   kOffloadEnd,          // kind
@@ -79,6 +82,17 @@ constexpr std::int64_t PackLoad(std::int64_t received, SharesId shares) {
 constexpr std::int64_t PackCall(bool linked, std::uint8_t places) {
   return (linked ? 1 : 0) + (std::int64_t{places} << 1);
 }
+
+// Bits that tell a sharded unit's call what it does.
+namespace call_flag {
+inline constexpr std::int64_t kAccumulates = 2;  // adds to shards of earlier micro-batches
+inline constexpr std::int64_t kRecords = 4;      // records its reductions, for the optimizer
+inline constexpr std::int64_t kForBackward = 8;  // a gather that begins a backward pass
+inline constexpr std::int64_t kLinked = 16;      // offload: see PackCall
+inline constexpr std::int64_t kDefers = 32;      // leaves gradients unsharded (defer_grad_reduce)
+inline constexpr std::int64_t kAdds = 64;        // adds to unsharded ones of earlier micro-batches
+inline constexpr std::int64_t kGathered = 128;   // finds parameters of an earlier micro-batch
+}  // namespace call_flag
 
 // Kinds of the layer at hand and of those behind it in its pass, where these count; -1: none.
 constexpr std::int64_t PackKinds(std::int64_t own, std::int64_t next, std::int64_t after) {

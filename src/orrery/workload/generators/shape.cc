@@ -20,8 +20,16 @@ std::int64_t PaddedVocab(std::int64_t vocab, std::int64_t tp) {
 namespace {
 
 // One CPU-Adam step of a parameter on a whole host of two sockets: 0.22 to 0.26 s per billion (Ren
-// et al. 2021, "ZeRO-Offload", table 4, two Xeon 8168). Ranks of a host share it.
-constexpr std::int64_t kCpuAdamPs = 250;
+// et al. 2021, "ZeRO-Offload", table 4, two Xeon 8168 of 24 cores). Ranks of a host share it, and
+// threads of a rank do not pass what as many of those cores did.
+constexpr std::int64_t kCpuAdamPs = 250, kCpuAdamCores = 48;
+
+std::int64_t CpuAdamPs(const Plan& plan) {
+  if (!plan.memory.offload_optimizer) return 0;
+  const std::int64_t shared = kCpuAdamPs * plan.parallel.ranks_per_host;
+  if (plan.memory.offload_threads == 0) return shared;
+  return std::max(shared, kCpuAdamPs * kCpuAdamCores / plan.memory.offload_threads);
+}
 
 void SetExperts(const Model& model, const Plan& plan, ExpertShape* e) {
   e->count = model.experts.count;
@@ -201,7 +209,7 @@ void SetStep(const Plan& plan, Shape* s) {
   s->offload_parameters = plan.memory.offload_parameters;
   s->offload_activations = plan.memory.offload_activations && plan.memory.offload_layers == 0;
   s->offload_modules = plan.memory.offload_modules;
-  s->cpu_adam_ps = plan.memory.offload_optimizer ? kCpuAdamPs * plan.parallel.ranks_per_host : 0;
+  s->cpu_adam_ps = CpuAdamPs(plan);
 }
 
 // Turns off the switches that have nothing to do here. REQUIRES: all else of the shape is set.
@@ -221,6 +229,7 @@ void SetFramework(const Plan& plan, Shape* s) {
   f.list_gathers &= plan.gathers_units();
   f.reduce_whole &= plan.memory.sharding == Sharding::kZero1;
   f.fused_weight_gradient &= !s->keeps_units;
+  f.defer_grad_reduce = plan.defers_reductions();
   f.converted_gradients &= !s->separate_gradients() && s->gradient_dtype != s->dtype;
   f.bucket_views &= f.reducer == Reducer::kDdp;
   // A replica alone whose gradients lie in no buckets of their own is not wrapped at all.

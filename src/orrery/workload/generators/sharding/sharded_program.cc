@@ -46,13 +46,25 @@ class ShardedLayers {
   void Start(bool forward, int microbatch) {
     const int first = forward ? 0 : last();
     const std::int64_t second = copies_ ? KindAt(first + Step(forward)) : -1;
-    Call(BlockKind::kStartUnit, PackKinds(KindAt(first), second, -1), forward ? 0 : 8, 0, 1,
-         microbatch, graph::kNoEvent);
+    Call(BlockKind::kStartUnit, PackKinds(KindAt(first), second, -1),
+         forward ? std::int64_t{0} : call_flag::kForBackward, 0, 1, microbatch, graph::kNoEvent);
   }
 
-  // `adds`: gradient shards of earlier micro-batches are added to; `records`: reductions are
-  // recorded, the last of them for the optimizer.
-  void Pass(bool forward, bool adds, bool records, int microbatch) {
+  // Memory of deferred reductions, of every layer: `kind` says what becomes of it.
+  void Held(BlockKind kind) {
+    for (int l = 0; l <= last();) {
+      int count = 1;
+      while (KindAt(l + count) == KindAt(l)) ++count;
+      out_->calls.push_back({.block = job_.blocks->Get(kind, KindAt(l), ranks(), 0, expert_ranks()),
+                             .repeat = static_cast<std::uint16_t>(count),
+                             .first_layer = static_cast<std::int16_t>(l),
+                             .microbatch = -1});
+      l += count;
+    }
+  }
+
+  // `flags`: of call_flag.
+  void Pass(bool forward, std::int64_t flags, int microbatch) {
     const int step = Step(forward);
     int l = forward ? 0 : last();
     while (l >= 0 && l <= last()) {
@@ -63,8 +75,8 @@ class ShardedLayers {
       while (Same(l, l + count * step, step) && LinkFlag(forward, l + count * step) == link) {
         ++count;
       }
-      Call(forward ? BlockKind::kShardedForward : BlockKind::kShardedBackward, kinds,
-           link + (adds ? 2 : 0) + (records ? 4 : 0), l, count, microbatch, EventOf(forward));
+      Call(forward ? BlockKind::kShardedForward : BlockKind::kShardedBackward, kinds, link + flags,
+           l, count, microbatch, EventOf(forward));
       if (forward) moved_out_ = true;
       l += count * step;
     }
@@ -99,7 +111,7 @@ class ShardedLayers {
   std::int64_t LinkFlag(bool forward, int l) const {
     if (!offloads()) return 0;
     const bool linked = forward ? moved_out_ || l > 0 : KindAt(l - 1) == KindAt(l);
-    return linked ? 16 : 0;
+    return linked ? call_flag::kLinked : std::int64_t{0};
   }
   void Reload(int l, int microbatch) {
     if (!offloads()) return;
@@ -176,19 +188,38 @@ void WriteShardedProgram(const JobContext& job, graph::Program* out) {
         {.block = job.blocks->Get(BlockKind::kFrozenMemory, 0, 0, layers.scales())});
   }
   const auto m = static_cast<int>(plan.microbatches());
+  const bool defers = job.shape->framework.defer_grad_reduce;
+  constexpr std::int64_t kNoFlag = 0;
+  // Memory of deferred reductions, of all units.
+  const auto held = [&](BlockKind kind) {
+    microbatch = -1;
+    layers.Held(kind);
+    if (adapts) return;
+    call(kind, -1, ranks, root);
+    out->calls.back().first_layer = static_cast<std::int16_t>(layers.kinds().size());
+  };
   for (int i = 0; i < m; ++i) {
+    const bool last = i + 1 == m;
+    // FSDP1 keeps units that it does not reshard after forward.
+    const bool kept = defers && i > 0 && plan.framework.flat_parameters && !job.shape->reshards;
+    const std::int64_t gathered = kept ? call_flag::kGathered : kNoFlag;
+    std::int64_t gradients = defers && !last ? call_flag::kDefers : kNoFlag;
+    if (i > 0) gradients += defers ? call_flag::kAdds : call_flag::kAccumulates;
     microbatch = i;
-    call(BlockKind::kGatherRoot, root, ranks);
-    layers.Start(true, i);
+    call(BlockKind::kGatherRoot, root, ranks, gathered);
+    if (!kept) layers.Start(true, i);
     call(BlockKind::kEmbeddingForward);
-    layers.Pass(true, false, false, i);
+    layers.Pass(true, gathered, i);
     call(BlockKind::kHeadForward);
     if (job.shape->reshards) layers.Start(false, i);
     call(BlockKind::kHeadBackward);
-    layers.Pass(false, i > 0, adapts && i + 1 == m, i);
+    if (defers && i == 0) held(BlockKind::kHoldUnit);
+    layers.Pass(false, gradients + (adapts && last ? call_flag::kRecords : kNoFlag), i);
+    microbatch = i;
     call(BlockKind::kEmbeddingBackward);
-    call(BlockKind::kReduceRoot, root, ranks, i > 0 ? 1 : 0, i + 1 == m ? 1 : 0);
+    call(BlockKind::kReduceRoot, root, ranks, gradients + (last ? call_flag::kRecords : kNoFlag));
   }
+  if (defers) held(BlockKind::kShardUnit);
   microbatch = -1;
   if (plan.framework.prefetch) call(BlockKind::kWaitGradients);
   call(BlockKind::kOptimizer, shard * ranks, shard, job.norm_group, flags);
@@ -196,6 +227,7 @@ void WriteShardedProgram(const JobContext& job, graph::Program* out) {
     for (const Kind kind : layers.kinds()) call(BlockKind::kFactorMeans, kind);
     call(BlockKind::kFactorMeans, -1);
   }
+  if (defers) held(BlockKind::kFreeShards);
   call(BlockKind::kLoss, plan.replicas(), plan.framework.log_every_step ? 1 : 0);
   out->events = layers.events();
 }

@@ -22,7 +22,14 @@ using graph::Pass;
 namespace {
 
 // Buffer ids beside those of layers (1 to 17) and ends (40 to 46).
-enum : std::uint32_t { kUnitParameters = 60, kRootParameters, kUnitExperts, kUnitPart };
+enum : std::uint32_t {
+  kUnitParameters = 60,
+  kRootParameters,
+  kUnitExperts,
+  kUnitPart,
+  kHeldGradients,
+  kUnitShards
+};
 
 // What one all-gather or reduce-scatter moves: so many elements over so many ranks (one: nothing).
 struct Part {
@@ -175,28 +182,56 @@ void Gather(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking, Pas
   }
 }
 
-void ReducePart(const Shape& s, BlockWriter* w, const Part& part, bool accumulates, bool blocking,
-                std::int16_t event) {
-  const std::int64_t e = s.element_bytes, g = s.gradient_bytes;
-  const std::int64_t shard = part.trained / part.ranks;
+// Bytes of an unsharded gradient that waits for later micro-batches.
+std::int64_t HeldBytes(const Shape& s) {
+  return s.framework.flat_parameters ? s.element_bytes : s.gradient_bytes;
+}
+
+// What a pass has written is added to what waits, or becomes it.
+void KeepUnsharded(const Shape& s, BlockWriter* w, std::int64_t elements, bool adds) {
+  const std::int64_t e = s.element_bytes, held = HeldBytes(s);
   const Pass pass = Pass::kBackward;
-  const Buffer flat = w->Temporary("gradients.flat", part.trained * g, MemoryKind::kGradient);
-  w->Alloc(flat);
+  if (s.framework.flat_parameters) {
+    w->Kernel("concatenate", Flat(MemoryOp::kCopy, elements, e, e, s.dtype, pass));
+  }
+  if (adds) {
+    w->Kernel("add", Flat(MemoryOp::kAdd, elements, e + held, held, s.dtype, pass));
+  } else if (held != e) {
+    w->Kernel("cast", Flat(MemoryOp::kCast, elements, e, held, s.dtype, pass));
+  }
+}
+
+// A unit's gradients into the buffer that is reduced: `e` bytes where they lie, `g` there.
+void FillReduced(const Shape& s, BlockWriter* w, std::int64_t elements, bool adds) {
+  const std::int64_t g = s.gradient_bytes;
+  const std::int64_t e = adds ? HeldBytes(s) : s.element_bytes;
+  const Pass pass = Pass::kBackward;
   if (s.framework.unit_buffers) {
     // NCCL scales wider sums itself (gradient_reduce_div_fusion).
     if (!s.framework.fused_weight_gradient) {
-      w->Kernel("copy_in", Flat(MemoryOp::kCopy, part.trained, e, g, s.dtype, pass));
+      w->Kernel("copy_in", Flat(MemoryOp::kCopy, elements, e, g, s.dtype, pass));
     }
-    if (g < 4) w->Kernel("scale", Flat(MemoryOp::kGradScale, part.trained, g, g, s.dtype, pass));
+    if (g < 4) w->Kernel("scale", Flat(MemoryOp::kGradScale, elements, g, g, s.dtype, pass));
   } else if (s.framework.flat_parameters) {
-    w->Kernel("concatenate", Flat(MemoryOp::kCopy, part.trained, e, e, s.dtype, pass));
+    if (!adds) w->Kernel("concatenate", Flat(MemoryOp::kCopy, elements, e, e, s.dtype, pass));
     // Cast to the type of the reduction, then divided by ranks before the sum (_post_backward_hook,
     // _reduce_grad).
-    if (e != g) w->Kernel("cast", Flat(MemoryOp::kCast, part.trained, e, g, s.dtype, pass));
-    w->Kernel("scale", Flat(MemoryOp::kGradScale, part.trained, g, g, s.dtype, pass));
+    if (e != g) w->Kernel("cast", Flat(MemoryOp::kCast, elements, e, g, s.dtype, pass));
+    w->Kernel("scale", Flat(MemoryOp::kGradScale, elements, g, g, s.dtype, pass));
   } else if (s.framework.copies_units || e != g) {
-    w->Kernel("copy_in", Flat(MemoryOp::kCopy, part.trained, e, g, s.dtype, pass));
+    w->Kernel("copy_in", Flat(MemoryOp::kCopy, elements, e, g, s.dtype, pass));
   }
+}
+
+void ReducePart(const Shape& s, BlockWriter* w, const Part& part, const UnitMode& mode,
+                bool blocking, std::int16_t event) {
+  const std::int64_t g = s.gradient_bytes;
+  const std::int64_t shard = part.trained / part.ranks;
+  const Buffer flat = w->Temporary("gradients.flat", part.trained * g, MemoryKind::kGradient);
+  w->Alloc(flat);
+  if (mode.defers || mode.adds) KeepUnsharded(s, w, part.trained, mode.adds);
+  if (mode.defers) return w->Free(flat);
+  FillReduced(s, w, part.trained, mode.adds);
   graph::Comm comm{.collective = Collective::kReduceScatter,
                    .group = part.experts ? GroupSlot::kExpertDp : GroupSlot::kDp,
                    .stream = kDpStream,
@@ -220,17 +255,17 @@ void ReducePart(const Shape& s, BlockWriter* w, const Part& part, bool accumulat
   }
   // On the reduction's own stream in the framework; here it does not wait for the reduction.
   const std::int64_t b = s.state_bytes;
-  w->Kernel("shard.add", Flat(accumulates ? MemoryOp::kAdd : MemoryOp::kCast, shard,
-                              g + (accumulates ? b : 0), b, DType::kFp32, pass));
+  w->Kernel("shard.add", Flat(mode.accumulates ? MemoryOp::kAdd : MemoryOp::kCast, shard,
+                              g + (mode.accumulates ? b : 0), b, DType::kFp32, Pass::kBackward));
   w->Free(flat);
 }
 
-void Reduce(const Shape& s, BlockWriter* w, const Unit& unit, bool accumulates, bool blocking,
+void Reduce(const Shape& s, BlockWriter* w, const Unit& unit, const UnitMode& mode, bool blocking,
             std::int16_t event) {
   for (Part part : PartsOf(unit)) {
     part.trained /= part.pieces;
     for (std::int64_t i = 0; part.trained > 0 && i < part.pieces; ++i) {
-      ReducePart(s, w, part, accumulates, blocking, event);
+      ReducePart(s, w, part, mode, blocking, event);
     }
   }
 }
@@ -321,7 +356,7 @@ graph::Block ShardedLayerForward(const Shape& s, const UnitCall& call, Names* na
   BlockWriter w(names, "layer.forward", Pass::kForward);
   Parameters own(s, &w, call.own);
   own.Alloc();
-  const Buffer next = BeginUnit(s, &w, call, true, Pass::kForward, &own);
+  const Buffer next = BeginUnit(s, &w, call, !call.mode.gathered, Pass::kForward, &own);
   WriteLayerForward(s, &w);
   w.Free(next);
   if (s.reshards) {
@@ -350,8 +385,8 @@ graph::Block ShardedLayerBackward(const Shape& s, const UnitCall& call, Names* n
   w.Module("fsdp");
   own.Free();
   ReduceLists(s, &w, call.own, LayerParameters(s).size());
-  Reduce(s, &w, call.own, call.accumulates, !s.framework.prefetch,
-         s.framework.prefetch && call.records ? kGradientEvent : graph::kNoEvent);
+  Reduce(s, &w, call.own, call.mode, !s.framework.prefetch,
+         s.framework.prefetch && call.mode.records ? kGradientEvent : graph::kNoEvent);
   w.Free(gradients);
   w.Free(next);
   EndUnit(s, &w);
@@ -367,28 +402,64 @@ graph::Block StartUnit(const Shape& s, const UnitCall& call, Pass pass, Names* n
   return w.Finish();
 }
 
-graph::Block GatherRoot(const Shape& s, const Unit& root, Names* names) {
+graph::Block GatherRoot(const Shape& s, const Unit& root, bool gathered, Names* names) {
   BlockWriter w(names, "root.gather", Pass::kForward);
   w.Host("fsdp", s.framework.host.unit);
   w.Alloc(w.Named(kRootParameters, "root.parameters", root.elements * s.element_bytes,
                   MemoryKind::kParameter, Lifetime::kMicrobatch));
-  Gather(InBf16(s), &w, root, true, Pass::kForward);  // no linear layer is in the root
+  // No linear layer is in the root.
+  if (!gathered) Gather(InBf16(s), &w, root, true, Pass::kForward);
   return w.Finish();
 }
 
-graph::Block ReduceRoot(const Shape& s, const Unit& root, bool accumulates, bool last,
-                        Names* names) {
+graph::Block ReduceRoot(const Shape& s, const Unit& root, const UnitMode& mode, Names* names) {
   BlockWriter w(names, "root.reduce", Pass::kBackward);
   w.Host("fsdp", s.framework.host.unit);
   const Buffer gradients =
       w.Temporary("gradients", root.trained * s.element_bytes, MemoryKind::kGradient);
   w.Alloc(gradients);
   ReduceLists(s, &w, root, EmbeddingParameters(s).size() + HeadParameters(s, !s.tied).size());
-  Reduce(s, &w, root, accumulates, !s.framework.prefetch,
-         s.framework.prefetch && last ? kGradientEvent : graph::kNoEvent);
+  Reduce(s, &w, root, mode, !s.framework.prefetch,
+         s.framework.prefetch && mode.records ? kGradientEvent : graph::kNoEvent);
   w.Free(gradients);
   w.Free(w.Named(kRootParameters, "root.parameters", root.elements * s.element_bytes,
                  MemoryKind::kParameter, Lifetime::kMicrobatch));
+  return w.Finish();
+}
+
+namespace {
+
+Buffer HeldGradients(const Shape& s, const Unit& unit, BlockWriter* w) {
+  return w->Named(kHeldGradients, "gradients.unsharded",
+                  (unit.trained + unit.expert_trained) * HeldBytes(s), MemoryKind::kGradient,
+                  Lifetime::kMicrobatch);
+}
+
+// On the CPU where the optimizer runs there.
+Buffer GradientShards(const Shape& s, const Unit& unit, BlockWriter* w) {
+  return w->Named(kUnitShards, "gradient_shards",
+                  s.offload_optimizer ? 0 : TrainedShardOf(unit) * s.state_bytes,
+                  MemoryKind::kGradient, Lifetime::kMicrobatch);
+}
+
+}  // namespace
+
+graph::Block HoldUnit(const Shape& s, const Unit& unit, Names* names) {
+  BlockWriter w(names, "gradients.hold", Pass::kOptimizer);
+  w.Alloc(HeldGradients(s, unit, &w));
+  return w.Finish();
+}
+
+graph::Block ShardUnit(const Shape& s, const Unit& unit, Names* names) {
+  BlockWriter w(names, "gradients.shard", Pass::kOptimizer);
+  w.Free(HeldGradients(s, unit, &w));
+  w.Alloc(GradientShards(s, unit, &w));
+  return w.Finish();
+}
+
+graph::Block FreeShards(const Shape& s, const Unit& unit, Names* names) {
+  BlockWriter w(names, "gradients.free", Pass::kOptimizer);
+  w.Free(GradientShards(s, unit, &w));
   return w.Finish();
 }
 
@@ -418,7 +489,8 @@ graph::Block ShardedMemory(const Shape& s, const ShardSizes& sizes, Names* names
     w.Alloc(w.Named(7, "gradient_buckets", s.contiguous_elements * s.gradient_bytes,
                     MemoryKind::kGradient, Lifetime::kForever));
   }
-  if (!s.offload_optimizer && !s.framework.optimizer_in_backward) {
+  if (!s.offload_optimizer && !s.framework.optimizer_in_backward &&
+      !s.framework.defer_grad_reduce) {
     forever(2, "gradient_shards", MemoryKind::kGradient,
             s.framework.unit_buffers ? s.gradient_bytes : s.state_bytes);
   }

@@ -18,7 +18,11 @@
 //   rank
 //     keeps 1/n of a unit in the compute type, and backward gathers over n neighbouring ranks.
 //   - One process group, hence one communicator: gathers and reductions run in order of issue.
-//   - Every micro-batch reduces its gradients (no `no_sync`).
+//   - Every micro-batch reduces its gradients, unless that is deferred (defer_grad_reduce): then a
+//     micro-batch but the last leaves them unsharded, in the compute type (flat parameters) or that
+//     of the reduction (FSDP2 casts, to_accumulated_grad_if_needed), and later ones add theirs.
+//     FSDP1 keeps units that it does not reshard after forward gathered over those micro-batches
+//     (_should_free_in_backward); FSDP2 does not.
 //   - Flat parameters (FSDP1): views of the gathered buffer; autograd concatenates their gradients.
 //     Otherwise (FSDP2) tensors are copied out of the gathered buffer and gradients into the one to
 //     be reduced, which also casts.
@@ -67,13 +71,21 @@ inline std::int64_t TrainedShardOf(const Unit& u) {
   return u.trained / u.ranks + u.expert_trained / u.expert_ranks;
 }
 
+// What a call does with parameters and gradients.
+struct UnitMode {
+  bool accumulates = false;  // gradient shards of earlier micro-batches are added to
+  bool records = false;      // its reduction is recorded in kGradientEvent
+  bool defers = false;       // gradients stay unsharded in what HoldUnit holds
+  bool adds = false;         // those of earlier micro-batches are there
+  bool gathered = false;     // parameters of an earlier micro-batch's gather are there
+};
+
 // A layer's unit and those that come after it, in the pass's order.
 struct UnitCall {
   Unit own;
-  Unit next;                 // gathered while this one computes; none: no elements
-  Unit after;                // shards in host memory: copied meanwhile; none: no elements
-  bool accumulates = false;  // gradient shards of earlier micro-batches are added to
-  bool records = false;      // its reduction is recorded in kGradientEvent
+  Unit next;   // gathered while this one computes; none: no elements
+  Unit after;  // shards in host memory: copied meanwhile; none: no elements
+  UnitMode mode;
 };
 
 graph::Block ShardedLayerForward(const Shape& s, const UnitCall& call, Names* names);
@@ -81,11 +93,14 @@ graph::Block ShardedLayerBackward(const Shape& s, const UnitCall& call, Names* n
 // Starts the gather of `own`; its end in kUnitEvent. Without prefetch: nothing, the layer gathers.
 // `next`: shards in host memory, copied meanwhile.
 graph::Block StartUnit(const Shape& s, const UnitCall& call, graph::Pass pass, Names* names);
-// The root unit at either end of a micro-batch. `last`: the iteration's last reduction, recorded in
-// kGradientEvent.
-graph::Block GatherRoot(const Shape& s, const Unit& root, Names* names);
-graph::Block ReduceRoot(const Shape& s, const Unit& root, bool accumulates, bool last,
-                        Names* names);
+// The root unit at either end of a micro-batch.
+graph::Block GatherRoot(const Shape& s, const Unit& root, bool gathered, Names* names);
+graph::Block ReduceRoot(const Shape& s, const Unit& root, const UnitMode& mode, Names* names);
+// Of deferred reductions, memory alone: a unit's unsharded gradients, from the first micro-batch's
+// backward pass on; its shards in their place, behind the last one's; both given back (zero_grad).
+graph::Block HoldUnit(const Shape& s, const Unit& unit, Names* names);
+graph::Block ShardUnit(const Shape& s, const Unit& unit, Names* names);
+graph::Block FreeShards(const Shape& s, const Unit& unit, Names* names);
 // Shards for ever: parameters, gradients, optimizer state of the trained elements, and the frozen
 // ones. Of parameters in host memory the shards of two layers.
 struct ShardSizes {

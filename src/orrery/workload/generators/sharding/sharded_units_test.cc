@@ -460,6 +460,80 @@ TEST(Sharded, ChunksHoldTheirGradientsOneAfterTheOther) {
   EXPECT_EQ(MostHeldGradients(late, late.programs[0]), 4 * (4 * kLayer + 256 * (1024 + 512)));
 }
 
+// Bytes of buffers of this name that live at most, over a program's calls in order.
+std::int64_t MostOf(const graph::Graph& g, std::string_view name) {
+  std::int64_t held = 0, most = 0;
+  for (const graph::Call& call : g.programs[0].calls) {
+    const graph::Block& block = g.blocks[call.block.index()];
+    for (const graph::Op& op : block.ops) {
+      if (op.kind != graph::OpKind::kAlloc && op.kind != graph::OpKind::kFree) continue;
+      const graph::Buffer& buffer = block.buffers[op.index];
+      if (g.name(buffer.name) != name) continue;
+      held += (op.kind == graph::OpKind::kAlloc ? 1 : -1) * call.repeat * buffer.bytes;
+      most = std::max(most, held);
+    }
+  }
+  EXPECT_EQ(held, 0) << name << " outlives the step";
+  return most;
+}
+
+// FSDP1's no_sync and FSDP2's set_requires_gradient_sync(False): one reduction a step. Unsharded
+// gradients wait in bf16, FSDP2's in the type of the reduction; their fp32 shards come when they
+// go. Three layers and the root, three micro-batches.
+TEST(Sharded, DeferredReductions) {
+  constexpr std::int64_t kOnce = 3 * kLayer + kRoot;
+  for (const bool flat : {true, false}) {
+    for (const bool full : {true, false}) {
+      Plan plan = Sharded(full ? Sharding::kZero3 : Sharding::kZero2, 3);
+      plan.framework.flat_parameters = flat;
+      plan.framework.defer_grad_reduce = true;
+      const graph::Graph g = Make(SmallGpt(3), plan);
+      const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+      EXPECT_TRUE(status.ok()) << status.message();
+      EXPECT_EQ(DpBytes(g, Collective::kReduceScatter), 4 * kOnce);
+      // FSDP1 keeps what it does not reshard over the micro-batches that reduce nothing.
+      const std::int64_t gathered = full ? 3 * (kOnce + 3 * kLayer) : flat ? kOnce : 3 * kOnce;
+      EXPECT_EQ(DpBytes(g, Collective::kAllGather), 2 * gathered) << flat << full;
+      EXPECT_EQ(MostOf(g, "gradients.unsharded"), (flat ? 2 : 4) * kOnce);
+      EXPECT_EQ(MostOf(g, "gradient_shards"), 4 * kOnce / 4);
+      std::int64_t forever = 0;  // parameters and two moments
+      for (const graph::Buffer& b : FindBlock(g, "static").buffers) forever += b.bytes;
+      EXPECT_EQ(forever, 12 * kOnce / 4);
+    }
+  }
+  // Of a step with one micro-batch nothing is deferred.
+  Plan plan = Sharded(Sharding::kZero3, 1);
+  const graph::Graph each = Make(SmallGpt(3), plan);
+  plan.framework.defer_grad_reduce = true;
+  const graph::Graph deferred = Make(SmallGpt(3), plan);
+  ASSERT_EQ(each.blocks.size(), deferred.blocks.size());
+  for (std::size_t i = 0; i < each.blocks.size(); ++i) {
+    EXPECT_EQ(each.blocks[i].content_hash, deferred.blocks[i].content_hash);
+  }
+  plan = Sharded(Sharding::kZero3, 2);
+  plan.framework.defer_grad_reduce = plan.framework.unit_buffers = true;
+  EXPECT_TRUE(
+      Validate(SmallGpt(3), plan).message().starts_with("framework_options.defer_grad_reduce"));
+}
+
+// Of adapters alone: those of a layer, whichever way they are wrapped.
+TEST(Sharded, DeferredReductionsOfAdapters) {
+  for (const bool flat : {true, false}) {
+    Plan plan = Sharded(Sharding::kZero3, 2);
+    plan.lora.rank = 8;
+    plan.framework.flat_parameters = flat;
+    if (flat) plan.framework.gather_limit = GatherLimit::kHost;
+    const graph::Graph each = Make(SmallGpt(3), plan);
+    plan.framework.defer_grad_reduce = true;
+    const graph::Graph g = Make(SmallGpt(3), plan);
+    const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+    EXPECT_TRUE(status.ok()) << status.message();
+    const std::int64_t reduced = DpBytes(g, Collective::kReduceScatter);
+    EXPECT_EQ(2 * reduced, DpBytes(each, Collective::kReduceScatter));
+    EXPECT_EQ(MostOf(g, "gradients.unsharded"), reduced / 4 * (flat ? 2 : 4));
+  }
+}
+
 // Told to hold its units, one stage gathers them once a step, too, and reduces them in the last
 // micro-batch's backward: the first reduction follows the head.
 TEST(Sharded, HeldUnitsOnceAStep) {
