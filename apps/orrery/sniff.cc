@@ -31,8 +31,7 @@ bool ReadsLikeJob(const formats::Node& root) {
   const auto known = std::ranges::count_if(
       root.fields, [](const formats::Field& field) { return IsJobKey(field.key); });
   const auto others = static_cast<std::ptrdiff_t>(root.fields.size()) - known;
-  const bool any = sections || root.Find("model") != nullptr;
-  return any && (sections ? known >= others : known > others);
+  return sections ? known >= others : root.Find("model") != nullptr && others == 0;
 }
 
 FileKind SniffTree(const formats::Node& root) {

@@ -4,7 +4,7 @@
     python3 tools/measure/host_parts.py > data/host_calls.csv
 
 Runs on the CPU with transformers, peft and bitsandbytes: a step of one layer and of two, of models
-that differ by one part. What bitsandbytes and dropout do on a GPU alone is read off
+that differ by one part. What bitsandbytes does on a GPU alone is read off
 data/measured/h200/host_steps.csv, whose other counts are equal to those made here.
 """
 

@@ -94,7 +94,8 @@ Status DataTable::AddRow(const Field& field, std::vector<std::string>* used) {
                             UnknownName(what_, Printable(name, 60), valid));
       }
       Overlay(base->keys, &row.keys);
-      std::erase_if(row.keys.fields, [](const Field& f) { return f.key == "aliases"; });
+      std::erase_if(row.keys.fields,
+                    [](const Field& f) { return f.key == "aliases" || f.key == "meant_by"; });
       for (const std::string& text : base->sources) {
         if (std::ranges::find(row.sources, text) == row.sources.end()) row.sources.push_back(text);
       }

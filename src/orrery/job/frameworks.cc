@@ -49,7 +49,7 @@ constexpr std::array<Named<LocalBatch>, 3> kLocalBatches = {{{"whole", LocalBatc
                                                              {"samples", LocalBatch::kSamples},
                                                              {"stages", LocalBatch::kStages}}};
 
-constexpr Option kRow[] = {{.name = "assumes"}, {.name = "aliases"}, {.name = "words"}};
+constexpr Option kRow[] = {{.name = "assumes"}, {.name = "aliases"}, {.name = "meant_by"}};
 constexpr OptionTable kRowTable{.path = "", .doc = "", .options = kRow};
 constexpr std::string_view kParts[] = {"framework_options", "defaults", "recipe"};
 
@@ -198,9 +198,9 @@ Result<Framework> ReadRow(const formats::Document& document, const formats::Data
     const std::string aliases = top.Text("aliases");
     for (const std::string_view alias : SplitBars(aliases)) f.aliases.emplace_back(alias);
   }
-  if (top.Has("words")) {
-    const std::string words = top.Text("words");
-    for (const std::string_view word : SplitBars(words)) f.words.emplace_back(word);
+  if (top.Has("meant_by")) {
+    const std::string words = top.Text("meant_by");
+    for (const std::string_view word : SplitBars(words)) f.meant_by.emplace_back(word);
   }
   ORRERY_ASSIGN_OR_RETURN(const Section options,
                           part("framework_options", workload::FrameworkOptions()));
@@ -262,8 +262,10 @@ Result<const Framework*> FrameworkTable::Find(std::string_view name) const {
   }
   std::vector<std::string_view> meant;
   for (const Framework& framework : frameworks_) {
-    if (std::ranges::find(framework.words, Lower(name)) != framework.words.end()) {
-      meant.push_back(FamilyOf(framework));
+    const std::string_view of = FamilyOf(framework);
+    if (std::ranges::find(framework.meant_by, Lower(name)) != framework.meant_by.end() &&
+        std::ranges::find(meant, of) == meant.end()) {
+      meant.push_back(of);
     }
   }
   if (!meant.empty()) {

@@ -104,7 +104,7 @@ struct Framework {
   std::string description;  // one sentence
   std::string source;       // where its behaviour is written down
   std::string assumes;  // what else a run with it takes for granted, for 'orrery list frameworks'
-  std::vector<std::string> words;  // what else it is called, which names no one framework
+  std::vector<std::string> meant_by;  // words that name no one framework
   std::vector<std::string> aliases;
   FrameworkDefaults defaults;
   FrameworkRecipe recipe;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "orrery/job/trace.h"
-#include "orrery/workload/importers/mpi/calls.h"
+#include "orrery/workload/importers/mpi/trace.h"
 
 namespace orrery::job {
 namespace {

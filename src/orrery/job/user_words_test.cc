@@ -35,16 +35,17 @@ TEST(UserWords, NamesOfTheHub) {
   EXPECT_THAT(Error(kSharded, With({"model=./none/config.json"})), HasSubstr("No such file"));
 }
 
-// Gradients of 8.03 billion parameters in bf16 wait for the last of four micro-batches, 15.0 GiB;
-// one micro-batch holds none. Their shards, fp32 over 8 ranks, are there in both.
+// Gradients of 8.03 billion parameters in bf16 wait for the last of four micro-batches, 15.0 GiB
+// beside activations. With one micro-batch memory peaks in the optimizer, where there are none.
 TEST(UserWords, AccumulationHoldsUnshardedGradients) {
   const auto peak = [](std::vector<std::string> set) {
     const results::RunResult result = Predict(Read(kSharded, With(std::move(set))));
     return static_cast<double>(result.jobs.front().fullest()->total()) / (1 << 30);
   };
   const double once = peak({}), held = peak({"training.global_batch=32"});
-  EXPECT_GT(held - once, 10.5);
-  EXPECT_LT(held - once, 15.5);
+  EXPECT_GT(held, 15.0 + 2 * 3.74 + 3.74);  // and shards of parameters and moments
+  EXPECT_GT(held - once, 8);
+  EXPECT_LT(held - once, 15.1);
   EXPECT_NEAR(
       peak({"training.global_batch=32", "framework_options.defer_grad_reduce=false"}) - once, 0,
       0.6);
@@ -56,18 +57,20 @@ TEST(UserWords, AccumulationHoldsUnshardedGradients) {
   EXPECT_THAT(result.jobs.front().memory_remedy, HasSubstr("defer_grad_reduce: false"));
 }
 
-// 0.84 billion parameters a rank: at 250 ps each on the whole host, which eight ranks share, 1.7 s;
-// with one of its 48 cores a rank, 12 ns each, 10.1 s.
+// A parameter takes 250 ps on the 48 cores of a whole host, which eight ranks share: 2 ns each; on
+// one core 12 ns, on two 6. All of it is host work.
 TEST(UserWords, ThreadsOfAnOffloadedOptimizer) {
-  const auto step = [](std::vector<std::string> set) {
-    set.insert(set.end(), {"model=llama2-7b", "framework=deepspeed", "training.offload=optimizer",
-                           "training.sharding=zero2", "framework_options.defer_grad_reduce=null",
-                           "framework_options.grad_reduce_fp32=null"});
-    return ToSeconds(Predict(Read(kSharded, With(std::move(set)))).jobs.front().step_time);
+  const auto step = [](const std::string& threads) {
+    return ToSeconds(
+        Predict(Read(kSharded,
+                     With({"framework=deepspeed", "training.offload=optimizer",
+                           "training.sharding=zero2", "training.offload_threads=" + threads})))
+            .jobs.front()
+            .step_time);
   };
-  const double host = step({}), one = step({"training.offload_threads=1"});
-  EXPECT_NEAR(one - host, 0.84 * (12 - 2), 0.5);
-  EXPECT_NEAR(step({"training.offload_threads=48"}), host, 1e-6);
+  const double host = step("null");
+  EXPECT_NEAR((step("1") - host) / (step("2") - host), 10.0 / 4, 0.02);
+  EXPECT_NEAR(step("48"), host, 1e-6);
 }
 
 TEST(UserWords, FrameworksByOtherWords) {
@@ -80,14 +83,14 @@ TEST(UserWords, DevicesWithoutMeasuredRuns) {
   EXPECT_THAT(Error(kSmall, With({"cluster.device=RTX-6090"})), HasSubstr("cluster.device"));
   EXPECT_THAT(Error(kSmall, With({"cluster.device=T4-16GB"})),
               HasSubstr("does not compute in bf16"));
-  const Job known = Read(kSmall), other = Read(kSmall, With({"cluster.device=Trainium2-96GB"}));
+  const Job known = Read(kSharded), other = Read(kSharded, With({"cluster.device=Trainium2-96GB"}));
   EXPECT_THAT(other.assumed, Contains(HasSubstr("priced as on Volta")));
   EXPECT_THAT(known.assumed, Not(Contains(HasSubstr("priced as on"))));
   const auto width = [](const Job& job) {
     const results::JobResult result = Predict(job).jobs.front();
     return result.interval_high_s / ToSeconds(result.step_time);
   };
-  EXPECT_LT(width(known), 1.3);
+  EXPECT_LT(width(known), 1.25);
   EXPECT_GT(width(other), 1.4);
 }
 

@@ -291,8 +291,8 @@ void ReadNumbers(Reading* r) {
   const std::optional<workload::Model> model = r->Model();
   if (!model || model->experts.count == 0) return;
   if (random) draft.SetText("training.moe_routing", "balanced");
-  if (capacity > 0) {
-    draft.Set("training.moe_capacity_factor", fmt::format("{}", capacity));
+  if (capacity > 0) {  // so many rows an expert, whatever falls
+    draft.Set("training.moe_imbalance", fmt::format("{}", capacity));
     draft.Set("training.moe_pad_to_capacity", true);
   }
 }

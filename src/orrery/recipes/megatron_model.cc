@@ -192,6 +192,11 @@ void ReadCapacity(Draft* draft) {
 // A rank's budget of tokens, over what it gets of evenly loaded experts.
 void ReadRankBudget(Reading* r) {
   constexpr std::string_view kArgument = "--moe-expert-rank-capacity-factor";
+  if (r->On("--moe-paged-stash")) {
+    r->draft().Assume(
+        "--moe-paged-stash: what experts keep is counted as it is, not as the pages of fixed "
+        "buffers that hold it");
+  }
   const double factor = r->Real(kArgument, 0);
   if (factor == 0) return;
   if (factor < 1) {
@@ -199,9 +204,8 @@ void ReadRankBudget(Reading* r) {
                      "an expert rank that drops tokens beyond a budget is not modelled; "
                      "moe_capacity_factor is by expert");
   }
-  r->draft().Assume(
-      fmt::format("{} {}: of experts taken as evenly loaded no rank drops tokens", kArgument,
-                  factor));
+  r->draft().Assume(fmt::format("{} {}: of experts taken as evenly loaded no rank drops tokens",
+                                kArgument, factor));
 }
 
 void ReadExperts(Reading* r) {

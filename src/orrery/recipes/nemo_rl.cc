@@ -221,6 +221,8 @@ void ReadOnFsdp(const Configuration& taken, const Document& document, Reading* r
   const bool offload = r->On("policy.dtensor_cfg.cpu_offload");
   ReadAutomodelRules(taken.model, name, "policy.model_name", r);
   r->draft().Set("framework_options.grad_reduce_fp32", true);
+  // Its own loop (automodel_forward_backward) never leaves a reduction out.
+  r->draft().Set("framework_options.defer_grad_reduce", false);
   if (offload) r->draft().SetText("training.offload", "parameters");
   SetPolicyBatch(step, r);
 }

@@ -30,7 +30,7 @@ std::string LooksLike(std::string_view text, const std::string& path) {
                       std::ranges::all_of(keys, [&](auto key) { return HasKey(text, key); });
     const bool words = !row[2].empty() && Contains(text, row[2]);
     if (!yaml && !words) continue;
-    return fmt::format("it looks like one of {} ({}), which no recipe reads: give {}", row[0],
+    return fmt::format("it looks like a file of {} ({}), which no recipe reads: give {}", row[0],
                        yaml ? fmt::format("{}", fmt::join(keys, ", ")) : row[2], row[3]);
   }
   return "";

@@ -232,10 +232,11 @@ TEST(Megatron, LayersOnStages) {
   EXPECT_THAT(layers("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout "
                      "'E|(tttttt|)*2L' --global-batch-size 64"),
               ElementsAre(0, 6, 6, 0));
-  const Result<Imported> further = ImportScript(
-      std::string(kSmallModel) + "--pipeline-model-parallel-size 2 --mtp-num-layers 1 "
-                                 "--pipeline-model-parallel-layout 'Etttttt|tttttt|m|L'",
-      On("h100-ib-400g"));
+  const Result<Imported> further =
+      ImportScript(std::string(kSmallModel) +
+                       "--pipeline-model-parallel-size 2 --mtp-num-layers 1 "
+                       "--pipeline-model-parallel-layout 'Etttttt|tttttt|m|L'",
+                   On("h100-ib-400g"));
   ASSERT_FALSE(further.ok());
   EXPECT_THAT(further.status().message(), HasSubstr("before the loss's ('m')"));
   // 14 = 12 and embedding and loss, 7 a stage.

@@ -73,6 +73,15 @@ void WriteVerdict(const JobResult& job, Writer* out) {
             fmt::format("fits, {} to spare", HumanBytes(job.device_bytes - fullest->total())), out);
       break;
     case Verdict::kClose:
+      if (const memory::Footprint& f = fullest->footprint; f.retries > 0) {
+        Field(
+            "verdict",
+            fmt::format("close: fits once PyTorch's allocator empties its cache; tensors take {}; "
+                        "memory is not known that exactly, so try it",
+                        HumanBytes(f.peak_allocated)),
+            out);
+        break;
+      }
       Field("verdict",
             fmt::format("close: fits with {} to spare; memory is not known that exactly, so try it",
                         HumanBytes(job.device_bytes - fullest->total())),

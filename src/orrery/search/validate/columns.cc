@@ -29,7 +29,7 @@ constexpr std::string_view kUses = "configuration|outcome|about";
 constexpr std::string_view kTypes = "text|integer|number|ratio|flag";
 constexpr Option kColumnKeys[] = {
     {.name = "tables", .fallback = "training"},
-    {.name = "required", .fallback = ""},
+    {.name = "required"},
     {.name = "use", .type = OptionType::kChoice, .fallback = "configuration", .choices = kUses},
     {.name = "type", .type = OptionType::kChoice, .fallback = "text", .choices = kTypes},
     {.name = "min", .type = OptionType::kNumber, .fallback = "0", .min = -9e18},
@@ -180,6 +180,49 @@ void WarnOfMistyped(const Columns& columns, MeasuredTable* table) {
   }
 }
 
+Result<Column> ReadColumn(const formats::RowValues<Column>& table, const DataRow& row, bool own) {
+  ORRERY_ASSIGN_OR_RETURN(const Section keys, table.Keys(row, kColumnTable, ""));
+  ORRERY_RETURN_IF_ERROR(CheckTables(keys, "tables"));
+  ORRERY_RETURN_IF_ERROR(CheckTables(keys, "required"));
+  Column column{.name = row.name,
+                .description = row.description,
+                .tables = keys.Text("tables"),
+                .required = TextOf(keys, "required"),
+                .use = ChoiceOf<Column::Use>(keys, "use", kUses),
+                .type = ChoiceOf<Column::Type>(keys, "type", kTypes),
+                .min = keys.Real("min"),
+                .max = keys.Real("max"),
+                .key = TextOf(keys, "key"),
+                .own = own,
+                .means = TextOf(keys, "means"),
+                .scale = keys.Real("scale")};
+  if (own && column.use != Column::Use::kAbout && column.means.empty() && column.key.empty()) {
+    return InvalidInput(
+        "{}:{}: the column '{}' would not be read; give it means or key, or use: about",
+        table.document().sources[row.keys.source], row.line, Printable(row.name, 60));
+  }
+  if (column.key.empty()) return column;
+  const Option* const option = FindJobKey(column.key);
+  if (option == nullptr) {
+    return InvalidInput("no job has the key '{}'; 'orrery schema job --keys' has all",
+                        Printable(column.key, 60))
+        .In(keys.Where("key"));
+  }
+  column.switches = option->type == OptionType::kBool;
+  return column;
+}
+
+// Another name must be one of a column, and not of another name.
+Status CheckMeant(const Column& column, const std::vector<Column>& all) {
+  std::vector<std::string_view> names;
+  for (const Column& other : all) {
+    if (other.means.empty()) names.push_back(other.name);
+  }
+  if (column.means.empty() || std::ranges::count(names, column.means) > 0) return {};
+  return InvalidInput("{}: {}", Printable(column.name, 40),
+                      UnknownName("column", Printable(column.means, 40), names));
+}
+
 }  // namespace
 
 std::string_view NameOf(TableKind kind) {
@@ -220,47 +263,11 @@ const Columns& Columns::BuiltIn() {
 
 Status Columns::Add(std::string_view text, const std::string& file) {
   const bool own = !rows_.values().empty();
-  ORRERY_RETURN_IF_ERROR(
-      rows_.Add(text, file, [&](const auto& table, const DataRow& row) -> Result<Column> {
-        ORRERY_ASSIGN_OR_RETURN(const Section keys, table.Keys(row, kColumnTable, ""));
-        ORRERY_RETURN_IF_ERROR(CheckTables(keys, "tables"));
-        ORRERY_RETURN_IF_ERROR(CheckTables(keys, "required"));
-        Column column{.name = row.name,
-                      .description = row.description,
-                      .tables = keys.Text("tables"),
-                      .required = TextOf(keys, "required"),
-                      .use = ChoiceOf<Column::Use>(keys, "use", kUses),
-                      .type = ChoiceOf<Column::Type>(keys, "type", kTypes),
-                      .min = keys.Real("min"),
-                      .max = keys.Real("max"),
-                      .key = TextOf(keys, "key"),
-                      .own = own,
-                      .means = TextOf(keys, "means"),
-                      .scale = keys.Real("scale")};
-        if (!column.key.empty()) {
-          const Option* const option = FindJobKey(column.key);
-          if (option == nullptr) {
-            return InvalidInput(
-                       "no job has the key '{}'; 'orrery schema job --keys' has all, as "
-                       "section.key",
-                       Printable(column.key, 60))
-                .In(keys.Where("key"));
-          }
-          column.switches = option->type == OptionType::kBool;
-        }
-        return column;
-      }));
-  for (const Column& column : rows_.values()) {
-    if (column.means.empty()) continue;
-    const auto is = [&](const Column& other) { return other.name == column.means; };
-    const auto at = std::ranges::find_if(rows_.values(), is);
-    if (at != rows_.values().end() && at->means.empty()) continue;
-    std::vector<std::string_view> names;
-    for (const Column& other : rows_.values()) {
-      if (other.means.empty()) names.push_back(other.name);
-    }
-    return InvalidInput("{}: {}: {}", file, Printable(column.name, 40),
-                        UnknownName("column", Printable(column.means, 40), names));
+  ORRERY_RETURN_IF_ERROR(rows_.Add(text, file, [&](const auto& table, const DataRow& row) {
+    return ReadColumn(table, row, own);
+  }));
+  for (const Column& column : all()) {
+    ORRERY_RETURN_IF_ERROR(CheckMeant(column, all()).In(file));
   }
   return {};
 }

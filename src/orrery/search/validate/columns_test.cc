@@ -111,6 +111,9 @@ TEST(Columns, SayWhatIsWrong) {
               HasSubstr("no job has the key 'training.precison'"));
   EXPECT_THAT(Added("c: {tables: trainings, key: training.precision, source: s}\n"),
               HasSubstr("c.yaml:1:13: tables: unknown table 'trainings'"));
+  EXPECT_THAT(Added("c: {type: integer, source: s}\n"),
+              HasSubstr("c.yaml:1: the column 'c' would not be read"));
+  EXPECT_EQ(Added("c: {use: about, source: s}\n"), "");
   EXPECT_THAT(Added("c: {type: whole, source: s}\n"), HasSubstr("integer"));
   EXPECT_THAT(Added("tp: {means: pp, source: s}\n"), HasSubstr("'tp'"));
 }

@@ -3,6 +3,7 @@
 #include "orrery/workload/generators/experts/expert_host.h"
 #include "orrery/workload/generators/layers/layer_ops.h"
 #include "orrery/workload/generators/sharding/tensor_gradients.h"
+#include "orrery/workload/plan_adapters.h"
 
 namespace orrery::workload {
 
@@ -19,10 +20,6 @@ bool AdaptsProduct(const Shape& s, ExpertProduct product) {
   const std::uint8_t bit = product == ExpertProduct::kFc1 ? kLoraFc1 : kLoraFc2;
   if (s.lora_experts == ExpertAdapterKind::kNone || s.experts.count == 0) return false;
   return s.lora_experts == ExpertAdapterKind::kParameters || (s.lora_targets & bit) != 0;
-}
-bool Merges(const Shape& s) {
-  return s.lora_experts == ExpertAdapterKind::kParameters ||
-         s.lora_experts == ExpertAdapterKind::kModules;
 }
 bool Gated(const Shape& s) { return s.activation == Activation::kSwiglu; }
 
@@ -48,7 +45,8 @@ std::vector<std::int64_t> ExpertAdapterParameters(const Shape& s) {
   for (const ExpertProduct product : kProducts) {
     if (!AdaptsProduct(s, product)) continue;
     const Sizes z = SizesOf(s, product);
-    const std::int64_t tensors = Merges(s) ? 1 : Count(s), each = Merges(s) ? Count(s) : 1;
+    const std::int64_t tensors = MergesAdapters(s.lora_experts) ? 1 : Count(s),
+                       each = MergesAdapters(s.lora_experts) ? Count(s) : 1;
     for (std::int64_t i = 0; i < tensors; ++i) {
       p.push_back(each * z.rank * z.in);
       p.push_back(each * z.rank * z.out);
@@ -72,7 +70,7 @@ ExpertAdapters::ExpertAdapters(const Shape& s, const ExpertRows& rows, bool agai
 }
 
 bool ExpertAdapters::adapts(ExpertProduct product) const { return AdaptsProduct(s_, product); }
-bool ExpertAdapters::merges() const { return Merges(s_); }
+bool ExpertAdapters::merges() const { return MergesAdapters(s_.lora_experts); }
 
 void ExpertAdapters::InFront(ExpertProduct product) {
   if (!adapts(product)) return;

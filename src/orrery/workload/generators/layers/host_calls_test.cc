@@ -30,11 +30,12 @@ void ExpectCalls(const HostCalls& c, double operators, double views, double modu
   EXPECT_NEAR(c.functions, functions, 0.1);
 }
 
-// Rows `llama h1024 l8` and `l16` of data/measured/h200/host_steps.csv: (641 - 337) / 8 operators …
+// Rows `llama h1024 l8` and `l16` of data/measured/h200/host_steps.csv: (641 - 337) / 8 operators
+// forward. Backward a GPU has one more, (1159 - 591) / 8, than the CPU that counted parts.
 TEST(HostCalls, OfALayerOfLlama) {
   const Shape full = CountedLlama();
   ExpectCalls(LayerCalls(full, Pass::kForward), 38, 38, 13, 0);
-  ExpectCalls(LayerCalls(full, Pass::kBackward), 71, 70, 0, 0);
+  ExpectCalls(LayerCalls(full, Pass::kBackward), 70, 70, 0, 0);
 }
 
 // Rows with LoRA: (1089 - 561) / 8 forward, (1625 - 809) / 8 backward.
@@ -43,7 +44,7 @@ TEST(HostCalls, OfAdapters) {
   lora.lora_rank = 16;
   lora.lora_targets = kLoraAll;
   ExpectCalls(LayerCalls(lora, Pass::kForward), 66, 80, 41, 0);
-  ExpectCalls(LayerCalls(lora, Pass::kBackward), 102, 136, 0, 0);
+  ExpectCalls(LayerCalls(lora, Pass::kBackward), 101, 136, 0, 0);
 }
 
 // Seven products: an operator more and a view less each, a function each pass; two small operators
@@ -55,7 +56,7 @@ TEST(HostCalls, OfQuantisedProducts) {
   s.base_weights = BaseWeights::kNf4;
   s.double_quantization = true;
   ExpectCalls(LayerCalls(s, Pass::kForward), 66 + 7, 80 - 7 * 1.05, 41, 7);
-  ExpectCalls(LayerCalls(s, Pass::kBackward), 102 + 7 + 14, 136 - 7, 0, 7);
+  ExpectCalls(LayerCalls(s, Pass::kBackward), 101 + 7 + 14, 136 - 7, 0, 7);
 }
 
 // Recomputed, the forward pass stands in the backward one, and checkpoints detach what they keep.
@@ -63,7 +64,7 @@ TEST(HostCalls, OfARecomputedLayer) {
   Shape s = CountedLlama();
   s.recompute = Recompute::kFull;
   ExpectCalls(LayerCalls(s, Pass::kForward), 38, 38, 13, 0);
-  ExpectCalls(LayerCalls(s, Pass::kBackward), 71 + 38 - 2, 70 + 38 + 59, 13, 0);
+  ExpectCalls(LayerCalls(s, Pass::kBackward), 70 + 38 - 2, 70 + 38 + 59, 13, 0);
 }
 
 // What a layer's kernels take is left out: 38 operators less the kernels, 38 views, 13 modules.
@@ -74,6 +75,8 @@ TEST(HostCalls, TakeTimeBesideTheKernels) {
   model.position = Position::kRotary;
   model.attention_bias = model.mlp_bias = false;
   Plan plan = Ddp(1);
+  plan.precision.type = Precision::kBf16;
+  plan.framework.model_type_states = true;  // no casts of weights
   plan.framework.attention = AttentionBackend::kFlash2;
   plan.framework.torch_layers = TorchLayers::kEager;
   const auto calls = [&](bool counted) {

@@ -338,8 +338,8 @@ Status DumpiReader::Ignored(std::string_view line) const {
   }
   // What takes no part may be left out.
   const std::string_view call = line.substr(0, line.find(' '));
-  const auto row = FindMpiCall(call);
-  if (row && *row == MpiCall::kLocal) return {};
+  const MpiCallRow* const row = FindMpiCall(call);
+  if (row != nullptr && row->call == MpiCall::kLocal) return {};
   return InvalidInput("{} calls of {} were ignored when the trace was taken: it is not whole",
                       number, Printable(call, 60));
 }
@@ -349,15 +349,15 @@ Status DumpiReader::Call(std::string_view line, MpiRecord* record) {
   *record = MpiRecord{};
   record->name = name;
   record->line = line_;
-  const auto call = FindMpiCall(name);
-  if (!call) return NoSuchCall(name);
-  record->call = *call;
+  const MpiCallRow* const row = FindMpiCall(name);
+  if (row == nullptr) return NoSuchCall(name);
+  record->call = row->call;
   if (!Time(line.substr(name.size() + kEntering.size()), &record->start_ns)) {
     return InvalidInput("{}: '{}' has no time", name, Printable(line, 100));
   }
   Fields fields(this, record);
   const bool groups = name == "MPI_Comm_group" || name == "MPI_Group_incl";
-  const bool skipped = *call == MpiCall::kLocal && !groups;
+  const bool skipped = row->call == MpiCall::kLocal && !groups;
   for (;;) {
     if (rest_.empty()) return InvalidInput("{}: the text ends within it; is it cut off?", name);
     line = Line();

@@ -13,6 +13,7 @@
 #include "orrery/workload/importers/goal/goal.h"
 #include "orrery/workload/importers/mpi/collectives.h"
 #include "orrery/workload/importers/mpi/communicators.h"
+#include "orrery/workload/importers/mpi/trace.h"
 
 namespace orrery::workload {
 namespace {
