@@ -337,8 +337,8 @@ class TrafficVerb final : public Verb {
                           Progress("flows"), queues_.empty() ? 0 : kQueueSteps, threads_));
     if (run.threads_used < threads_) {
       heading.assumed.push_back(fmt::format(
-          "one thread of {}: without acknowledgements, without switches and with --queues packets "
-          "run on one",
+          "the run took one thread, not {}: flows without acknowledgements, networks without "
+          "switches and --queues take no more",
           threads_));
     }
     if (!queues_.empty()) {

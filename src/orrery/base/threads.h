@@ -1,7 +1,10 @@
-// Threads beside the caller's, as many as the system gives.
+// Threads beside the caller's, as many as the system gives, and how they wait for each other.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -24,6 +27,28 @@ std::vector<std::jthread> StartThreads(std::size_t most, const Work& work) {
     }
   }
   return threads;
+}
+
+inline void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Looks so often for the value to be another than `seen`, each look some 10 to 70 ns, and then
+// offers its core to whoever else wants it for a millisecond. False: it is `seen` still, so that
+// who would change it has no core, and to sleep is best (value.wait).
+inline bool ChangesSoon(const std::atomic<std::uint32_t>& value, std::uint32_t seen, int looks) {
+  for (int i = 0; i < looks; ++i) {
+    if (value.load(std::memory_order_acquire) != seen) return true;
+    Pause();
+  }
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
+  do {
+    if (value.load(std::memory_order_acquire) != seen) return true;
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() < until);
+  return false;
 }
 
 }  // namespace orrery

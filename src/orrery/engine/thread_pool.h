@@ -67,12 +67,6 @@ class ThreadPool {
 
  private:
   static constexpr int kLooks = 5'000;  // of some 10 ns
-  static void Pause() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-  }
-
   void Signal() {
     signal_.fetch_add(1, std::memory_order_release);
     signal_.notify_all();

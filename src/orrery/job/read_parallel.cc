@@ -82,8 +82,7 @@ Status ReadParallel(const Source& source, const Section& parallel, std::optional
     if (offered < replica || offered % replica != 0) {
       return InvalidInput(
           "{}: parallel.dp is not given and cannot be derived: {} GPUs are not a multiple of tp {} "
-          "· "
-          "pp {}{} = {}; give dp or change nodes",
+          "· pp {}{} = {}; give dp or change nodes",
           source.name(), offered, plan->parallel.tp, plan->parallel.pp,
           plan->parallel.cp > 1 ? fmt::format(" · cp {}", plan->parallel.cp) : "", replica);
     }

@@ -11,7 +11,7 @@
 
 #include "orrery/base/check.h"
 #include "orrery/base/text.h"
-#include "orrery/recipes/csv.h"
+#include "orrery/formats/data_cells.h"
 #include "orrery/workload/plan.h"
 
 namespace orrery::recipes {
@@ -44,7 +44,7 @@ const std::vector<LinearModule>& LinearModules() {
                                                                                   {"gate+up", 3},
                                                                                   {"all", 1}}};
     std::vector<LinearModule> read;
-    for (const std::vector<std::string>& cell : DataRows(kLines, 4)) {
+    for (const std::vector<std::string>& cell : formats::DataRows(kLines, 4)) {
       LinearModule module{.name = cell[0]};
       for (const auto& [name, product] : kProducts) {
         if (name == cell[1]) module.target = product;

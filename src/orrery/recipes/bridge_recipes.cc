@@ -10,7 +10,7 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
-#include "orrery/recipes/csv.h"
+#include "orrery/formats/data_cells.h"
 
 namespace orrery::recipes {
 namespace {
@@ -26,7 +26,7 @@ const std::map<std::string, Recipe, std::less<>>& All() {
   };
   static const auto recipes = [] {
     std::map<std::string, Recipe, std::less<>> all;
-    for (const std::vector<std::string>& cell : DataRows(kLines, 5)) {
+    for (const std::vector<std::string>& cell : formats::DataRows(kLines, 5)) {
       const Recipe recipe{.model = cell[2], .settings = cell[3]};
       all.emplace(cell[0], recipe);
       std::string_view names = cell[1];  // shorter ones
@@ -46,7 +46,7 @@ std::string Yaml(const Recipe& recipe) {
   std::map<std::string, std::string> sections = {{"train", ""}, {"ddp", ""}};
   sections["model"] = fmt::format("  hf_model_id: {}\n", recipe.model);
   std::string top;
-  for (const auto& [key, said] : NamedValues(recipe.settings)) {
+  for (const auto& [key, said] : formats::NamedValues(recipe.settings)) {
     std::string value(said);
     if (key.ends_with("_layout")) {  // Megatron's | is the table's own separator
       std::ranges::replace(value, '/', '|');

@@ -15,7 +15,7 @@
 #include "orrery/base/check.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
-#include "orrery/recipes/csv.h"
+#include "orrery/formats/data_cells.h"
 #include "orrery/recipes/dialects.h"
 
 namespace orrery::recipes {
@@ -38,9 +38,9 @@ const std::map<std::string, Settings, std::less<>>& Precisions() {
   static const auto all = [] {
     std::map<std::string, Settings, std::less<>> precisions;
     Settings defaults;
-    for (const std::vector<std::string>& cell : DataRows(kLines, 3)) {
+    for (const std::vector<std::string>& cell : formats::DataRows(kLines, 3)) {
       Settings settings = defaults;
-      for (const auto& [key, value] : NamedValues(cell[1])) {
+      for (const auto& [key, value] : formats::NamedValues(cell[1])) {
         settings.insert_or_assign(std::string(key), std::string(value));
       }
       if (defaults.empty()) defaults = settings;  // the class comes first

@@ -148,8 +148,7 @@ std::span<const Dialect> Dialects() {
 std::string DialectTable() {
   std::string text =
       "| recipe | arguments | keys of a job | read with others | without effect | assumed | "
-      "refused "
-      "by name |\n"
+      "refused by name |\n"
       "|---|---|---|---|---|---|---|\n";
   for (const Dialect& dialect : Dialects()) {
     const std::vector<Row>& rows = dialect.table().rows();
@@ -249,11 +248,11 @@ Result<std::optional<Imported>> ReadCommanded(const File& script, const std::vec
 }  // namespace
 
 Result<Imported> ImportFiles(const std::vector<File>& files, const Options& options) {
-  std::vector<std::string_view> names;
-  for (const Dialect& dialect : Dialects()) names.push_back(dialect.name);
   if (!options.dialect.empty()) {
+    std::vector<std::string_view> names;
     for (const Reader& reader : kReaders) {
       if (reader.dialect.name == options.dialect) return ReadBy(reader, files, options);
+      names.push_back(reader.dialect.name);
     }
     return InvalidInput("--from: {}",
                         UnknownName("kind of recipe", Printable(options.dialect), names));

@@ -1,70 +1,23 @@
 #include "orrery/recipes/known_models.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 
-#include "orrery/base/check.h"
-#include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/formats/data_cells.h"
 #include "orrery/formats/tree.h"
-#include "orrery/recipes/csv.h"
-#include "orrery/workload/hub_names.h"
+#include "orrery/workload/known_models.h"
 
 namespace orrery::recipes {
 namespace {
 
 using workload::HubName;
 
-struct KnownModel {
-  std::string preset;  // empty: the keys say all
-  std::string beside;  // what stands beside the text model and is not counted
-  std::vector<std::pair<std::string, std::string>> keys;
-};
-
-// "preset=llama3-8b|layers=16"
-KnownModel ParseKeys(std::string_view text) {
-  KnownModel model;
-  for (const auto& [key, value] : NamedValues(text)) {
-    if (key == "preset") {
-      model.preset = value;
-    } else if (key == "beside") {
-      model.beside = value;
-    } else {
-      model.keys.emplace_back(key, value);
-    }
-  }
-  return model;
-}
-
-using Models = std::map<std::string, KnownModel, std::less<>>;  // by "framework name"
-
-const Models& AllModels() {
-  static constexpr std::string_view kLines[] = {
-#include "orrery_data_recipes_models.inc"
-  };
-  static const Models models = [] {
-    Models all;
-    for (const std::vector<std::string>& cell : DataRows(kLines, 4)) {
-      const bool fresh = all.emplace(cell[0] + " " + cell[1], ParseKeys(cell[2])).second;
-      ORRERY_CHECK(fresh, "a model has one row");
-    }
-    return all;
-  }();
-  return models;
-}
-
 std::string Nearby(std::string_view framework, std::string_view name) {
-  const std::string prefix = std::string(framework) + " ";
-  std::vector<std::string_view> names;
-  for (const auto& [key, model] : AllModels()) {
-    if (key.starts_with(prefix)) names.push_back(std::string_view(key).substr(prefix.size()));
-  }
-  const std::vector<std::string> near = Nearest(std::string(name), names, 3);
-  std::string text;
-  for (const std::string& one : near) text += (text.empty() ? "" : ", ") + one;
-  return text.empty() ? "" : fmt::format("; known names near it: {}", text);
+  const std::vector<std::string> near = workload::NearestKnownModels(framework, name);
+  return near.empty() ? "" : fmt::format("; known names near it: {}", fmt::join(near, ", "));
 }
 
 }  // namespace
@@ -94,18 +47,23 @@ Result<Configuration> TakeConfiguration(const std::vector<File>& files, std::str
 }
 
 bool SetKnownModel(std::string_view framework, std::string_view name, Draft* draft) {
-  const Models& models = AllModels();
   const bool hub = framework == "hub" || framework == "litgpt";  // which has the hub's names
   const std::string plain = hub ? HubName(name) : std::string(name);
-  const auto found = models.find(std::string(framework) + " " + plain);
-  if (found == models.end()) return false;
-  if (!found->second.preset.empty()) draft->SetText("model", found->second.preset);
-  for (const auto& [key, value] : found->second.keys) draft->Set("model." + key, value);
-  if (found->second.preset.empty()) draft->SetText("model.name", plain);
-  if (!found->second.beside.empty()) {
-    draft->Assume(fmt::format("{}: its text model; {} beside it is not counted",
-                              Printable(name, 80), found->second.beside));
+  const std::string_view keys = workload::KnownModelKeys(framework, plain);
+  if (keys.empty()) return false;
+  bool preset = false;
+  for (const auto& [key, value] : formats::NamedValues(keys)) {
+    if (key == "preset") {
+      preset = true;
+      draft->SetText("model", std::string(value));
+    } else if (key == "beside") {
+      draft->Assume(fmt::format("{}: its text model; {} beside it is not counted",
+                                Printable(name, 80), value));
+    } else {
+      draft->Set(fmt::format("model.{}", key), std::string(value));
+    }
   }
+  if (!preset) draft->SetText("model.name", plain);
   return true;
 }
 

@@ -6,8 +6,8 @@
 
 #include "orrery/base/schema.h"
 #include "orrery/base/text.h"
+#include "orrery/formats/data_cells.h"
 #include "orrery/recipes/configuration.h"
-#include "orrery/recipes/csv.h"
 #include "orrery/recipes/dialects.h"
 
 namespace orrery::recipes {
@@ -17,7 +17,7 @@ const std::vector<std::vector<std::string>>& NotRead() {
   static constexpr std::string_view kLines[] = {
 #include "orrery_data_recipes_not_read.inc"
   };
-  static const std::vector<std::vector<std::string>> rows = DataRows(kLines, 5);
+  static const std::vector<std::vector<std::string>> rows = formats::DataRows(kLines, 5);
   return rows;
 }
 

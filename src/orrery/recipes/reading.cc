@@ -486,8 +486,7 @@ bool Reading::FitRacks(const job::Job& job) {
 
 Result<Imported> Reading::Finish(const std::string& dialect) {
   if (!draft_.Has("model") && !draft_.Has("model.name")) {
-    const std::string base = file_.substr(file_.rfind('/') + 1);
-    draft_.SetText("model.name", base.substr(0, base.find_last_of('.')));
+    draft_.SetText("model.name", std::filesystem::path(file_).stem().string());
   }
   if (!options_.cluster.empty()) {
     draft_.SetText("cluster", FromJob(options_.cluster));

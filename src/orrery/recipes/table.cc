@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "orrery/base/check.h"
-#include "orrery/recipes/csv.h"
+#include "orrery/formats/data_cells.h"
 
 namespace orrery::recipes {
 namespace {
@@ -32,7 +32,7 @@ Effect EffectOf(std::string_view text) {
 }  // namespace
 
 Table::Table(std::span<const std::string_view> lines) {
-  for (std::vector<std::string>& cell : DataRows(lines, kColumns)) {
+  for (std::vector<std::string>& cell : formats::DataRows(lines, kColumns)) {
     Row row{.argument = cell[0],
             .also = Split(cell[1], ' '),
             .takes = cell[2],

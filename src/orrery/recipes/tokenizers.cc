@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "orrery/base/text.h"
-#include "orrery/recipes/csv.h"
+#include "orrery/formats/data_cells.h"
 
 namespace orrery::recipes {
 
@@ -14,7 +14,7 @@ const Tokenizer* FindTokenizer(std::string_view model) {
   };
   static const std::vector<Tokenizer> tokenizers = [] {
     std::vector<Tokenizer> read;
-    for (const std::vector<std::string>& cell : DataRows(kLines, 3)) {
+    for (const std::vector<std::string>& cell : formats::DataRows(kLines, 3)) {
       Tokenizer tokenizer{.name = cell[0], .source = cell[2]};
       std::from_chars(cell[1].data(), cell[1].data() + cell[1].size(), tokenizer.vocab);
       read.push_back(std::move(tokenizer));

@@ -4,11 +4,11 @@
 
 #include <array>
 
-#include "orrery/base/schema.h"
 #include "orrery/base/text.h"
+#include "orrery/formats/data_cells.h"
 #include "orrery/formats/tree.h"
 #include "orrery/workload/families/config.h"
-#include "orrery/workload/hub_names.h"
+#include "orrery/workload/known_models.h"
 #include "orrery/workload/layer_sizes.h"
 #include "orrery/workload/model_keys.h"
 #include "orrery/workload/models.h"
@@ -47,9 +47,7 @@ Result<Model> ReadInline(const Source& source, const Node& node, const Models& m
 Result<Model> ReadHubName(const std::string& name, std::string_view keys, const Models& models,
                           std::vector<std::string>* assumed) {
   std::string text;
-  for (const std::string_view item : SplitBars(keys)) {
-    const std::size_t equals = item.find('=');
-    const std::string_view key = item.substr(0, equals), value = item.substr(equals + 1);
+  for (const auto& [key, value] : formats::NamedValues(keys)) {
     if (key == "beside") {
       assumed->push_back(fmt::format("model {}: its text model; {} beside it is not counted",
                                      Printable(name, 80), value));
@@ -69,17 +67,17 @@ Result<Model> ReadHubName(const std::string& name, std::string_view keys, const 
 Result<Model> FindOrRead(const Source& source, const std::string& name, const std::string& where,
                          const Models& models, std::vector<std::string>* assumed) {
   Result<Model> model = [&]() -> Result<Model> {
-    const std::string_view hub = HubKeys(name);
+    const auto hub = [&] { return KnownModelKeys("hub", HubName(name)); };
     if (!LooksLikeFile(name)) {
       Result<Model> preset = models.Find(Printable(name));
-      return preset.ok() || hub.empty() ? std::move(preset)
-                                        : ReadHubName(name, hub, models, assumed);
+      if (preset.ok() || hub().empty()) return preset;
+      return ReadHubName(name, hub(), models, assumed);
     }
     std::string path = source.Path(name);
     if (IsFolder(path)) path += "/config.json";
     if (!Exists(path) && NamesHub(name)) {
-      if (!hub.empty()) return ReadHubName(name, hub, models, assumed);
-      const std::vector<std::string> near = NearestHubNames(name);
+      if (!hub().empty()) return ReadHubName(name, hub(), models, assumed);
+      const std::vector<std::string> near = NearestKnownModels("hub", HubName(name));
       return InvalidInput(
           "'{}' is no file here, and no model of the hub whose shapes are known{}{}; give the path "
           "of its config.json",

@@ -8,9 +8,9 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
-#include <thread>
+
+#include "orrery/base/threads.h"
 
 namespace orrery::engine {
 
@@ -29,15 +29,7 @@ class Meeting {
       round_.notify_all();
       return;
     }
-    for (int i = 0; i < kLooks; ++i) {
-      if (round_.load(std::memory_order_acquire) != round) return;
-      Pause();
-    }
-    const auto until = std::chrono::steady_clock::now() + kPatience;
-    do {
-      if (round_.load(std::memory_order_acquire) != round) return;
-      std::this_thread::yield();
-    } while (std::chrono::steady_clock::now() < until);
+    if (ChangesSoon(round_, round, kLooks)) return;
     slept_.store(true, std::memory_order_relaxed);
     round_.wait(round, std::memory_order_acquire);
   }
@@ -45,13 +37,7 @@ class Meeting {
   bool TakeSlept() { return slept_.exchange(false, std::memory_order_relaxed); }
 
  private:
-  static constexpr int kLooks = 500;  // of some 10 to 70 ns
-  static constexpr std::chrono::milliseconds kPatience{1};
-  static void Pause() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-  }
+  static constexpr int kLooks = 500;
 
   std::atomic<std::uint32_t> threads_;
   alignas(64) std::atomic<std::uint32_t> arrived_{0};

@@ -93,6 +93,11 @@ struct alignas(64) Ingress {
   std::array<std::int64_t, kClasses - 1> headroom{};  // of them, beyond the threshold
   std::int64_t headroom_limit = 0;
   std::uint8_t pausing = 0;  // classes
+
+  // Of a class, what is neither reserved for it nor in its headroom.
+  std::int64_t excess(std::size_t c) const {
+    return std::max<std::int64_t>(bytes[c] - headroom[c] - kReserve, 0);
+  }
 };
 
 inline std::int64_t QueuedData(const Port& port) {

@@ -15,14 +15,11 @@ bool Fabric::AdmitLossless(Worker* w, Node* node, const Packet& packet, std::uin
     from.bytes[c] += packet.bytes;
     pause = from.bytes[c] > settings_.pfc_xoff;
   } else {
-    const auto over = [&] {
-      return std::max<std::int64_t>(from.bytes[c] - from.headroom[c] - kReserve, 0);
-    };
     const auto threshold = [&] { return Threshold(node->shared - node->shared_used); };
-    const std::int64_t was = over();
+    const std::int64_t was = from.excess(c);
     from.bytes[c] += packet.bytes;
-    const std::int64_t more = over() - was;
-    if (over() > threshold() && more > 0) {
+    const std::int64_t more = from.excess(c) - was;
+    if (from.excess(c) > threshold() && more > 0) {
       from.headroom[c] += packet.bytes;
       if (from.headroom[c] > from.headroom_limit) {
         from.headroom[c] -= packet.bytes;
@@ -32,7 +29,7 @@ bool Fabric::AdmitLossless(Worker* w, Node* node, const Packet& packet, std::uin
       pause = true;
     } else {
       node->shared_used += more;
-      pause = over() > 0 && over() >= threshold();
+      pause = from.excess(c) > 0 && from.excess(c) >= threshold();
     }
   }
   if (pause && (from.pausing & Bit(packet.cls)) == 0) SendPause(w, in, packet.cls, true, packet.at);
@@ -45,21 +42,19 @@ void Fabric::ReleaseLossless(Worker* w, Node* holder, const Packet& packet, SimT
   const std::uint32_t in = paths_->link(packet.path + packet.hop - 1);
   Ingress& from = ingress_[in];
   const auto c = static_cast<std::size_t>(packet.cls) - 1;
-  const auto over = [&] {
-    return std::max<std::int64_t>(from.bytes[c] - from.headroom[c] - kReserve, 0);
-  };
   bool resume = false;
   if (settings_.pfc_xoff > 0) {
     from.bytes[c] -= packet.bytes;
     resume = from.bytes[c] < settings_.pfc_xon;
   } else {
-    const std::int64_t was = over();
+    const std::int64_t was = from.excess(c);
     from.headroom[c] -= std::min<std::int64_t>(from.headroom[c], packet.bytes);
     from.bytes[c] -= packet.bytes;
-    node.shared_used += over() - was;
+    node.shared_used += from.excess(c) - was;
     const std::int64_t threshold = Threshold(node.shared - node.shared_used);
     resume = from.headroom[c] == 0 &&
-             (over() == 0 || over() + 2 * std::int64_t{settings_.packet_bytes()} <= threshold);
+             (from.excess(c) == 0 ||
+              from.excess(c) + 2 * std::int64_t{settings_.packet_bytes()} <= threshold);
   }
   if (resume && (from.pausing & Bit(packet.cls)) != 0) SendPause(w, in, packet.cls, false, now);
 }

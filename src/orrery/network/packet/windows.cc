@@ -1,6 +1,5 @@
 #include "orrery/network/packet/windows.h"
 
-#include <chrono>
 #include <utility>
 
 #include "orrery/base/threads.h"
@@ -8,26 +7,11 @@
 namespace orrery::network::packet {
 namespace {
 
-constexpr int kLooks = 20'000;  // of some 10 to 70 ns: what is done between two windows
-constexpr std::chrono::milliseconds kPatience{1};
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
+constexpr int kLooks = 20'000;  // what is done between two windows
 
 // Until the value is not `seen`. False if it took longer than somebody with a core would.
 bool WaitWhile(const std::atomic<std::uint32_t>& value, std::uint32_t seen) {
-  for (int i = 0; i < kLooks; ++i) {
-    if (value.load(std::memory_order_acquire) != seen) return true;
-    Pause();
-  }
-  const auto until = std::chrono::steady_clock::now() + kPatience;
-  do {
-    if (value.load(std::memory_order_acquire) != seen) return true;
-    std::this_thread::yield();
-  } while (std::chrono::steady_clock::now() < until);
+  if (ChangesSoon(value, seen, kLooks)) return true;
   value.wait(seen, std::memory_order_acquire);
   return false;
 }

@@ -370,7 +370,7 @@ void ExpertWriter::SharedForward(bool first_half) {
   if (e_.shared == 0) return;
   if (first_half) {
     Enter("layers.mlp.shared_experts.fc1", Pass::kForward);
-    w_->Alloc(shared_wide_.bytes > 0 ? shared_wide_ : shared_fc1_);
+    w_->Alloc(AsMade(shared_wide_, shared_fc1_));
     ColumnForward(dense_, w_, "shared_fc1", s_.hidden, fc1(e_.shared));
     w_->Alloc(shared_act_);
     Activation(Pass::kForward, s_.tokens(), e_.shared);
@@ -409,7 +409,7 @@ void ExpertWriter::OutputBias(Pass pass) {
 
 void ExpertWriter::ExpertsForward(bool keep) {
   Enter("layers.mlp.experts.fc1", Pass::kForward);
-  w_->Alloc(fc1_wide_.bytes > 0 ? fc1_wide_ : fc1_out_);
+  w_->Alloc(AsMade(fc1_wide_, fc1_out_));
   Pad("pad", Pass::kForward);
   CastOperand(routed_, w_, "cast", load_.rows, e_.width, Pass::kForward);
   adapters_.InFront(ExpertProduct::kFc1);

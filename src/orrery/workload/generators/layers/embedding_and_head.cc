@@ -457,7 +457,7 @@ graph::Block HeadForward(const Shape& s, Names* names) {
     ToProduct(s, &w, "weight.cast", s.vocab, s.hidden, Pass::kForward);
     LossForward(InProductType(s), &w);
   }
-  WriteCalls(s, &w, EndCalls(Pass::kForward), 0, Pass::kForward);
+  WriteEndCalls(s, &w, Pass::kForward);
   return w.Finish();
 }
 
@@ -495,7 +495,7 @@ graph::Block HeadBackward(const Shape& s, Names* names) {
   w.Free(Statistics(s, &w));
   w.Free(Input(s, &w));
   LossMetrics(s, &w);
-  WriteCalls(s, &w, EndCalls(Pass::kBackward), 0, Pass::kBackward);
+  WriteEndCalls(s, &w, Pass::kBackward);
   return w.Finish();
 }
 

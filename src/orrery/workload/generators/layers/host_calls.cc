@@ -1,13 +1,14 @@
 #include "orrery/workload/generators/layers/host_calls.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <map>
-#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "orrery/base/check.h"
+#include "orrery/formats/data_cells.h"
 #include "orrery/workload/generators/layers/lora.h"
 #include "orrery/workload/generators/layers/quantized.h"
 
@@ -33,27 +34,20 @@ double Number(std::string_view text) {
   return value;
 }
 
-// The table as it was built in: its test reads every row.
-std::map<std::string_view, PartCalls> ReadCalls() {
-  std::map<std::string_view, PartCalls> table;
-  for (std::string_view line : std::span(kCallLines).subspan(1)) {
-    std::array<std::string_view, 9> field;  // and its source
-    for (std::string_view& f : field) {
-      const std::size_t comma = line.find(',');
-      f = line.substr(0, comma);
-      line.remove_prefix(comma + 1);
-    }
+std::map<std::string, PartCalls, std::less<>> ReadCalls() {
+  std::map<std::string, PartCalls, std::less<>> table;
+  for (const std::vector<std::string>& cell : formats::DataRows(kCallLines, 10)) {
     const auto pass = [&](std::size_t from) {
-      return HostCalls{Number(field[from]), Number(field[from + 1]), Number(field[from + 2]),
-                       Number(field[from + 3])};
+      return HostCalls{Number(cell[from]), Number(cell[from + 1]), Number(cell[from + 2]),
+                       Number(cell[from + 3])};
     };
-    table.emplace(field[0], PartCalls{pass(1), pass(5)});
+    table.emplace(cell[0], PartCalls{pass(1), pass(5)});
   }
   return table;
 }
 
 const PartCalls& CallsOf(std::string_view part) {
-  static const std::map<std::string_view, PartCalls> kTable = ReadCalls();
+  static const std::map<std::string, PartCalls, std::less<>> kTable = ReadCalls();
   const auto found = kTable.find(part);
   ORRERY_CHECK(found != kTable.end(), "data/host_calls.csv lacks a part");
   return found->second;
@@ -153,10 +147,10 @@ HostCalls EndCalls(Pass pass) {
   return sum.sum();
 }
 
-void WriteCalls(const Shape& s, BlockWriter* w, const HostCalls& calls, std::size_t first,
-                Pass pass) {
+namespace {
+
+void Write(const Shape& s, BlockWriter* w, const HostCalls& calls, std::size_t first, Pass pass) {
   const CallTimes& times = s.framework.host.calls;
-  if (!times.any()) return;
   const auto in = [](double n, std::int64_t ns) { return n * static_cast<double>(ns); };
   const bool forward = pass == Pass::kForward;
   const double beyond = std::max(0.0, calls.operators - static_cast<double>(w->kernels() - first));
@@ -164,6 +158,16 @@ void WriteCalls(const Shape& s, BlockWriter* w, const HostCalls& calls, std::siz
                     in(calls.views, forward ? times.view_forward : times.view_backward) +
                     in(calls.modules, times.module) + in(calls.functions, times.function);
   w->Host("calls", static_cast<std::int64_t>(std::max(0.0, ns) + 0.5));
+}
+
+}  // namespace
+
+void WriteLayerCalls(const Shape& s, BlockWriter* w, std::size_t first, Pass pass) {
+  if (s.framework.host.calls.any()) Write(s, w, LayerCalls(s, pass), first, pass);
+}
+
+void WriteEndCalls(const Shape& s, BlockWriter* w, Pass pass) {
+  if (s.framework.host.calls.any()) Write(s, w, EndCalls(pass), 0, pass);
 }
 
 }  // namespace orrery::workload

@@ -20,9 +20,9 @@ struct HostCalls {
 HostCalls LayerCalls(const Shape& s, graph::Pass pass);
 // Of embedding, rotary angles, masks, last norm, output layer and loss.
 HostCalls EndCalls(graph::Pass pass);
-// Writes their time, `calls` less what stands for the block's kernels from `first` on. Nothing
-// where the framework's calls are not counted.
-void WriteCalls(const Shape& s, BlockWriter* w, const HostCalls& calls, std::size_t first,
-                graph::Pass pass);
+// Write their time, less what stands for the block's kernels (a layer's: from `first` on). Nothing,
+// at no cost, where the framework's calls are not counted.
+void WriteLayerCalls(const Shape& s, BlockWriter* w, std::size_t first, graph::Pass pass);
+void WriteEndCalls(const Shape& s, BlockWriter* w, graph::Pass pass);
 
 }  // namespace orrery::workload

@@ -53,7 +53,7 @@ void WriteLayerForward(const Shape& s, BlockWriter* w) {
   }
   layer.EndForward();
   layer.Stack(Pass::kForward);
-  WriteCalls(s, w, LayerCalls(s, Pass::kForward), first, Pass::kForward);
+  WriteLayerCalls(s, w, first, Pass::kForward);
 }
 
 void WriteLayerBackward(const Shape& s, BlockWriter* w) {
@@ -95,7 +95,7 @@ void WriteLayerBackward(const Shape& s, BlockWriter* w) {
   if (s.altup_streams > 0) AltUpWriter(s, w).PredictBackward();
   layer.EndBackward();
   if (s.turns) TurnBackward(s, w);
-  WriteCalls(s, w, LayerCalls(s, Pass::kBackward), first, Pass::kBackward);
+  WriteLayerCalls(s, w, first, Pass::kBackward);
 }
 
 graph::Block LayerForward(const Shape& s, Names* names) {

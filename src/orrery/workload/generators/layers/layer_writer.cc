@@ -194,7 +194,7 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   if (s_.compressed_keys.any()) CompressKeys(s_, w_);
   w_->Alloc(repeated_);
   RepeatHeads(s_, w_, Pass::kForward);
-  Hold(s_.kept.core, context_, context_wide_);
+  Hold(s_.kept.core, AsMade(context_wide_, context_));
   if (Runs(s_.kept.core)) CoreForward(keep_core || s_.kept.core);
   Gate(Pass::kForward);
   Drop(keep, repeated_);
@@ -249,7 +249,7 @@ void LayerWriter::Gate(Pass pass) {
 void LayerWriter::Fc1AndFunction(bool keep, bool keep_norm) {
   Enter("layers.mlp.fc1");
   const bool half = again_ && s_.kept.halves;  // the other half of a gated one is kept
-  Hold(s_.kept.fc1, fc1_out_, fc1_wide_);
+  Hold(s_.kept.fc1, AsMade(fc1_wide_, fc1_out_));
   if (!half) Hold(s_.kept.fc1, fc1_half_);
   if (Runs(s_.kept.fc1)) ColumnForward(mlp_, w_, "fc1", s_.hidden, half ? s_.ffn : s_.fc1());
   Drop(keep_norm, s_.shared_norm ? norm1_out_ : norm2_out_);

@@ -93,9 +93,6 @@ class LayerWriter {
   void Hold(bool kept, const graph::Buffer& buffer) {
     if (Runs(kept)) w_->Alloc(buffer);
   }
-  void Hold(bool kept, const graph::Buffer& buffer, const graph::Buffer& wide) {
-    Hold(kept, wide.bytes > 0 ? wide : buffer);
-  }
 
   const Shape& s_;
   const Shape attention_, mlp_;  // of their linear layers

@@ -7,8 +7,7 @@
 // its input to that type and its output back (bitsandbytes' Linear4bit), adapters and attention
 // run in it under autocast, which casts queries, keys and values before attention and the output
 // layer's weight once a micro-batch; that copy stays for the backward pass. LLM.int8 multiplies
-// gradients in its input's type, fp32 (MatMul8bitLt). Left out: its inputs, which checkpoints do
-// not let go.
+// gradients in its input's type, fp32 (MatMul8bitLt).
 //
 // Source: peft 0.21, utils/other.py; bitsandbytes 0.50, nn/modules.py, autograd/_functions.py; one
 // H200 (data/measured/h200/finetune.csv, finetune_blocks.csv).

@@ -5,7 +5,11 @@
 #include <map>
 #include <numeric>
 #include <optional>
-#include <span>
+#include <string>
+#include <vector>
+
+#include "orrery/base/check.h"
+#include "orrery/formats/data_cells.h"
 
 namespace orrery::workload {
 namespace {
@@ -39,16 +43,9 @@ Enum Named(std::string_view name, Enum last) {
   return last;
 }
 
-// The table as it was built in: its test reads every row.
-std::map<std::string_view, Row> ReadTable() {
-  std::map<std::string_view, Row> table;
-  for (std::string_view line : std::span(kLines).subspan(1)) {
-    std::array<std::string_view, 4> field;
-    for (std::string_view& f : field) {
-      const std::size_t comma = line.find(',');
-      f = line.substr(0, comma);
-      line.remove_prefix(comma + 1);
-    }
+std::map<std::string, Row, std::less<>> ReadTable() {
+  std::map<std::string, Row, std::less<>> table;
+  for (const std::vector<std::string>& field : formats::DataRows(kLines, 5)) {
     constexpr std::array<std::string_view, 5> kForms = {"gemm", "grouped", "attention", "memory",
                                                         "generic"};
     const auto form = std::ranges::find(kForms, field[1]);
@@ -63,7 +60,7 @@ std::map<std::string_view, Row> ReadTable() {
 }
 
 const Row* Find(std::string_view name) {
-  static const std::map<std::string_view, Row> kTable = ReadTable();
+  static const std::map<std::string, Row, std::less<>> kTable = ReadTable();
   const auto found = kTable.find(name);
   return found == kTable.end() ? nullptr : &found->second;
 }

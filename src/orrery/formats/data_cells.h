@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::recipes {
+namespace orrery::formats {
 
 std::vector<std::vector<std::string>> DataRows(std::span<const std::string_view> lines,
                                                std::size_t columns);
@@ -17,4 +17,4 @@ std::vector<std::vector<std::string>> DataRows(std::span<const std::string_view>
 // Of a cell "a=b|c=": names and values.
 std::vector<std::pair<std::string_view, std::string_view>> NamedValues(std::string_view cell);
 
-}  // namespace orrery::recipes
+}  // namespace orrery::formats

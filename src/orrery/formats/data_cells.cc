@@ -1,15 +1,15 @@
-#include "orrery/recipes/csv.h"
+#include "orrery/formats/data_cells.h"
 
 #include "orrery/base/check.h"
 #include "orrery/base/schema.h"
 #include "orrery/formats/csv.h"
 #include "orrery/formats/rows.h"
 
-namespace orrery::recipes {
+namespace orrery::formats {
 
 std::vector<std::vector<std::string>> DataRows(std::span<const std::string_view> lines,
                                                std::size_t columns) {
-  const auto table = formats::CsvTable::Parse(formats::Lines(lines), "a data file");
+  const auto table = CsvTable::Parse(Lines(lines), "a data file");
   ORRERY_CHECK(table.ok() && table->columns() == columns,
                "a data file's row has as many cells as columns");
   std::vector<std::vector<std::string>> rows(table->rows());
@@ -29,4 +29,4 @@ std::vector<std::pair<std::string_view, std::string_view>> NamedValues(std::stri
   return values;
 }
 
-}  // namespace orrery::recipes
+}  // namespace orrery::formats
