@@ -311,16 +311,20 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
   box.intra.post = std::max(0.0, box.intra.post);
   if (plan.copy_engine) box.setup = box.per_byte = 0;  // no kernel to start, no CTA to go through
   if (plan.algorithm == Algorithm::kNvls || plan.algorithm == Algorithm::kNvlsTree) {
+    box.per_byte =
+        1e12 / (kNvlsWarpRate * known[constants::kChannelRateSimple]) / nvls::kCopyStreams;
     // NCCL's latency of NVLS is of the whole: set-up, three steps, and the way into the switch and
-    // out of it.
+    // out of it; in one domain also a hunk of every lane and head. Over several, where 93 to 115 us
+    // are measured for 1 MiB and NCCL expects 53, hunks come on top.
     const double whole = nccl::ReleaseOf(plan).nvls_nvlink * kUs * step_nvlink;
-    box.intra.post = std::max(0.0, (whole - kSetup[p] - 3 * box.sync) / 2 - box.intra.latency);
+    const int hunks = plan.algorithm == Algorithm::kNvls ? nvls::Hunks(plan) : 0;
+    const double copies = hunks * nvls::kHunk * box.per_byte * nvls::kCopyStreams;
+    const double ways = whole - kSetup[p] - 3 * box.sync - copies;
+    box.intra.post = std::max(0.0, ways / 2 - box.intra.latency);
     const double net = NetStep(spec, Protocol::kSimple, nccl::ReleaseOf(plan).nvls_tree_net * kUs);
     box.inter.post = std::max(0.0, net - box.sync - kNetLinks);
     const double efficiency = nccl::ReleaseOf(plan).on(spec.device.arch).nvls_efficiency;
     box.switch_extra = static_cast<std::int64_t>(1000 / efficiency + 0.5) - 1000;
-    box.per_byte =
-        1e12 / (kNvlsWarpRate * known[constants::kChannelRateSimple]) / nvls::kCopyStreams;
   }
   if (IsCollNet(plan)) SetFabric(plan, spec, &box);
   // A CTA's 16 warps at the channel's rate.

@@ -45,5 +45,10 @@ constexpr std::int64_t OfWarp(const Plan& plan, Lane lane, std::int64_t bytes) {
 
 constexpr bool Scatters(graph::Collective c) { return c != graph::Collective::kAllGather; }
 constexpr bool Gathers(graph::Collective c) { return c != graph::Collective::kReduceScatter; }
+// Hunks that follow one another for the least data: a GPU scatters to and gathers from every head,
+// which reduces one.
+constexpr int Hunks(const Plan& plan) {
+  return 1 + plan.heads * (Scatters(plan.collective) + Gathers(plan.collective));
+}
 
 }  // namespace orrery::collective::nvls

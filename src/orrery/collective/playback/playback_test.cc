@@ -72,6 +72,13 @@ TEST(Playback, Nvls) {
   }
 }
 
+// NCCL's latency of NVLS, 25 us, is of the whole: the copies of the least data are in it.
+TEST(Playback, LatencyOfNvlsIsOfTheWhole) {
+  const Group group("h100-ib-400g", 1, 4);
+  const Plan plan = group.Shape(Collective::kAllReduce, Algorithm::kNvls, Protocol::kSimple, 8);
+  EXPECT_NEAR(ToSeconds(Planner(group.cluster, {}).ClosedForm(plan).total()), 25e-6, 1e-6);
+}
+
 // A plan's price is what was played where all of it was, and goes on from there.
 TEST(Playback, IsInThePrice) {
   const Group group("b200-ib-400g", 2, 8);
