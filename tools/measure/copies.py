@@ -21,7 +21,7 @@ from kit.device import Device
 from kit.errors import Refused
 from kit.layers import Layer
 from kit.runner import Case, Context, Item, Measured
-from kit.tables import Row
+from kit.schemas import Row
 from kit.timing import Call, rotation
 
 HOST_KINDS = ("h2d_pinned", "d2h_pinned", "h2d_pageable", "d2h_pageable", "h2d_d2h_pinned")

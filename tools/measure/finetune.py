@@ -26,7 +26,7 @@ from kit.device import Device
 from kit.finetune_models import Job
 from kit.layers import Layer
 from kit.runner import Case, Context, Item, Measured
-from kit.tables import Row
+from kit.schemas import Row
 
 B1, B3, B8, Q7, MOE = "llama3.2-1b", "llama3.2-3b", "llama3.1-8b", "qwen2.5-7b", "olmoe-1b-7b"
 

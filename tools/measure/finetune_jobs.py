@@ -21,7 +21,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from kit.tables import Row, load
+from kit.schemas import Row
+from kit.tables import load
 
 CLUSTERS = {"h200": "h200-ib-400g", "h100-80gb-hbm3": "h100-ib-400g"}
 QWEN = {

@@ -18,7 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import numpy as np
 
-from kit.tables import Row, load
+from kit.schemas import Row
+from kit.tables import load
 
 # us on a host whose cpu_relative_speed is 1: the mean launch of a layer's operators.
 OPERATOR_FORWARD, OPERATOR_BACKWARD = 7.9, 5.8

@@ -28,7 +28,8 @@ from kit import host_calls
 from kit.device import open_device
 from kit.finetune_models import Job
 from kit.host_models import declare
-from kit.tables import Row, load
+from kit.schemas import Row
+from kit.tables import load
 
 MEASURED = Path(__file__).resolve().parents[2] / "data/measured/h200/host_steps.csv"
 NAMES = ("operators", "views", "modules", "functions")

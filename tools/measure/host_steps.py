@@ -35,7 +35,7 @@ from kit.finetune_models import Job
 from kit.host_models import declare
 from kit.layers import Layer
 from kit.runner import Case, Context, Item, Measured
-from kit.tables import Row
+from kit.schemas import Row
 from kit.timing import summarise
 
 Listed = tuple[Job, str, int]  # a job, its loop, whether it may teach

@@ -25,7 +25,7 @@ from kit.device import Device
 from kit.errors import Refused
 from kit.layers import Layer
 from kit.runner import Case, Context, Item, Measured
-from kit.tables import Row
+from kit.schemas import Row
 from kit.timing import Call, Timing, summarise
 
 REPEATS = 15

@@ -29,7 +29,8 @@ from kit.device import Device
 from kit.errors import Refused
 from kit.layers import Layer
 from kit.runner import Case, Context, Item, Measured
-from kit.tables import Row, load
+from kit.schemas import Row
+from kit.tables import load
 from kit.timing import Call, Options, Timing
 
 REPEATS = 3

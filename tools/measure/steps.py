@@ -27,7 +27,7 @@ from kit.layers import Layer
 from kit.models import Decoder, Shape, build
 from kit.pool import TORCH_TYPES
 from kit.runner import Case, Context, Item, Measured
-from kit.tables import Row
+from kit.schemas import Row
 
 MODELS = (
     Shape("llama", 4, 4096, 32, 8, 14336, 128256, 8192, 1),

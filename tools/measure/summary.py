@@ -18,7 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from kit import analysis
 from kit.errors import EXIT_BAD_INPUT, EXIT_OK, UserError
-from kit.tables import Loaded, Row, load
+from kit.schemas import Row
+from kit.tables import Loaded, load
 
 SHOWN_OUTLIERS = 10
 

@@ -7,8 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kit.schemas import Row
 from kit.shapes import Attention
-from kit.tables import Loaded, Row
+from kit.tables import Loaded
 
 # Dense peaks from the vendors' data sheets: TFLOP/s by type without sparsity, memory in GB/s.
 DATA_SHEET: dict[str, dict[str, float]] = {

@@ -10,7 +10,8 @@ from pathlib import Path
 from kit import header as header_module
 from kit.device import open_device
 from kit.errors import UserError
-from kit.tables import TABLES, Appender, Row
+from kit.schemas import TABLES, Row
+from kit.tables import Appender
 
 PERIOD_MS = 500
 FIELDS = (

@@ -14,7 +14,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kit.device import Device
-from kit.tables import Row
+from kit.schemas import Row
 
 MOST_CALLS = 40  # of a profile
 # Results that share their argument's memory and that no schema calls views.

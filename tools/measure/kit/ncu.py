@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from kit.errors import Refused
-from kit.tables import Row
+from kit.schemas import Row
 
 MARKER = "spin_kernel"
 METRICS = (

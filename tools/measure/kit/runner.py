@@ -34,7 +34,8 @@ from kit.errors import (
     UserError,
 )
 from kit.layers import DEFAULT_PATH, Layer, load_layers
-from kit.tables import TABLES, Appender, Row, Value
+from kit.schemas import TABLES, Row, Value
+from kit.tables import Appender
 from kit.timing import Bench, Options
 
 RAMP_S = 0.5  # load before the first case, which brings an idle GPU to its clock

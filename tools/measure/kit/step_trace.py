@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from kit.device import Device
-from kit.tables import Row
+from kit.schemas import Row
 from kit.timing import summarise
 
 PARTS = ("forward", "backward", "optimizer")

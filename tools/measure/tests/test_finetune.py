@@ -11,7 +11,8 @@ import finetune_jobs
 import quantized
 from kit import step_trace
 from kit.quantized_kernels import BY_NAME
-from kit.tables import TABLES, format_row
+from kit.schemas import TABLES
+from kit.tables import format_row
 
 
 def test_busy_time_counts_overlapping_kernels_once():

@@ -11,7 +11,8 @@ import run_all
 import steps
 from kit import clock_log, ncu
 from kit.errors import Refused
-from kit.tables import TABLES, format_row, load
+from kit.schemas import TABLES
+from kit.tables import format_row, load
 
 
 def arguments(tmp_path, *more: str) -> list[str]:

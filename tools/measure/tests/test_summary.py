@@ -10,7 +10,8 @@ from conftest import HEADER
 
 import summary
 from kit import analysis
-from kit.tables import TABLES, Appender, load
+from kit.schemas import TABLES
+from kit.tables import Appender, load
 
 TIME = {"time_us_q1": 0.99, "time_us_q3": 1.01}
 

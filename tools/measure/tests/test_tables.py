@@ -9,7 +9,8 @@ import pytest
 from conftest import HEADER, ROOT
 
 from kit.errors import UserError
-from kit.tables import TABLES, Appender, format_row, load
+from kit.schemas import TABLES
+from kit.tables import Appender, format_row, load
 
 ROW = {
     "op": "gemm",
