@@ -28,6 +28,8 @@ inline constexpr ByArch kMacsPerClock = {512, 1024, 2048, 4096};
 inline constexpr ByArch kReferencePower_W = {300, 400, 700, 1000};
 inline constexpr ByArch kReferenceSms = {80, 108, 132, 148};
 inline constexpr ByArch kReferenceFp16_flops = {125e12, 312e12, 989.4e12, 2250e12};
+// Volta and Ampere: twice the 16-bit peak, as of devices priced as theirs that have fp8 (Ada).
+inline constexpr ByArch kReferenceFp8_flops = {250e12, 624e12, 1978.9e12, 4500e12};
 inline constexpr double kL2BytesPerClock = 64;
 inline constexpr double kExpPerClock = 16;
 inline constexpr double kFp4PerFp8 = 2;

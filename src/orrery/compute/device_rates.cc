@@ -28,15 +28,15 @@ double Libraries(const cluster::DeviceSpec& device) {
 // What tensor cores sustain is set by the board's power, not by the clock behind its printed peak:
 // that of the architecture's reference board, for as many SMs and watts. At the limit a clock goes
 // with a power of the watts per SM between the cube root (the voltage follows the clock) and the
-// first (the voltage is at its floor): their square root here. In fractions of the device's peak.
-double AtItsPower(const cluster::DeviceSpec& device, double rate) {
+// first (the voltage is at its floor): their square root here. `rate` and the result: fractions of
+// a type's peak, which is `reference` on that board and `peak` on this one.
+double AtItsPower(const cluster::DeviceSpec& device, double rate, double reference, double peak) {
   rate *= Vboost(device) * Libraries(device);
   if (device.power_w <= 0) return rate;
   const std::size_t arch = Index(device.arch);
   const double boards =
       device.power_w * device.sms / (kReferencePower_W[arch] * kReferenceSms[arch]);
-  return std::min(kMostOfPeak,
-                  rate * kReferenceFp16_flops[arch] / device.fp16_flops * std::sqrt(boards));
+  return std::min(kMostOfPeak, rate * reference / peak * std::sqrt(boards));
 }
 
 }  // namespace
@@ -69,22 +69,31 @@ Result<DeviceRates> DeviceRates::Make(const cluster::DeviceSpec& device) {
                   device.fp16_flops, fp8,  fp4,
                   device.fp32_flops, fp8,  device.int8_flops > 0 ? device.int8_flops : fp8};
   const bool blackwell = device.arch == cluster::Arch::kBlackwell;
-  const double rate16 = AtItsPower(device, device.arch == cluster::Arch::kVolta ? kGemmRate16Volta
-                                           : device.arch == cluster::Arch::kAmpere
-                                               ? known[constants::kGemmRate16Ampere]
-                                           : blackwell ? known[constants::kGemmRate16Blackwell]
-                                                       : known[constants::kGemmRate16Hopper]);
-  const double rate_fp16 = device.arch == cluster::Arch::kAmpere
-                               ? AtItsPower(device, known[constants::kGemmRateFp16Ampere])
-                               : rate16;
+  const auto sustained16 = [&](double rate, double peak_of_16, double peak) {
+    return AtItsPower(device, rate, peak_of_16 * kReferenceFp16_flops[arch], peak);
+  };
+  const double gemm16 = device.arch == cluster::Arch::kVolta ? kGemmRate16Volta
+                        : device.arch == cluster::Arch::kAmpere
+                            ? known[constants::kGemmRate16Ampere]
+                        : blackwell ? known[constants::kGemmRate16Blackwell]
+                                    : known[constants::kGemmRate16Hopper];
+  const double rate16 = sustained16(gemm16, 1, device.fp16_flops);
+  const double rate_fp16 =
+      device.arch == cluster::Arch::kAmpere
+          ? sustained16(known[constants::kGemmRateFp16Ampere], 1, device.fp16_flops)
+          : rate16;
+  // Tensor cores multiply in tf32 at half their rate in 16 bits.
+  const double rate_tf32 =
+      device.tf32_flops > 0 ? sustained16(gemm16, 0.5, device.tf32_flops) : kGemmRateFp32;
+  const auto sustained8 = [&](double rate) {
+    return AtItsPower(device, rate, kReferenceFp8_flops[arch], device.fp8_flops);
+  };
   const double rate8 =
       device.fp8_flops <= 0
           ? rate16
-          : AtItsPower(
-                device,
+          : sustained8(
                 known[blackwell ? constants::kGemmRate8Blackwell : constants::kGemmRate8Hopper]);
-  const double rate4 = has_fp4 ? AtItsPower(device, known[constants::kGemmRate4Blackwell]) : rate8;
-  const double rate_tf32 = device.tf32_flops > 0 ? rate16 : kGemmRateFp32;
+  const double rate4 = has_fp4 ? sustained8(known[constants::kGemmRate4Blackwell]) : rate8;
   const std::array<double, kDTypes> rates = {
       kGemmRateFp32, rate_tf32,          rate16, rate_fp16, rate8, rate4,
       kGemmRateFp32, rate8 * kMxfp8Rate, rate8};

@@ -82,6 +82,23 @@ TEST(DeviceRates, PowerNotThePrintedClockSetsWhatTensorCoresSustain) {
   EXPECT_NEAR(Rates(device).gemm_flops[kBf16], 0.93 * device.fp16_flops, 1e-9 * reference);
 }
 
+// A higher peak of one type leaves what the others sustain: not the board's clock is another.
+TEST(DeviceRates, PeakOfOneTypeDoesNotSlowTheOthers) {
+  for (const char* name : {"H100-SXM5-80GB", "B200-SXM-180GB", "L40S-48GB"}) {
+    cluster::DeviceSpec device = *cluster::Catalog::BuiltIn().FindDevice(name);
+    const auto sustained = [&] { return Rates(device).gemm_flops; };
+    const auto before = sustained();
+    device.fp16_flops *= 1.2;
+    device.tf32_flops *= 0.9;
+    const auto after = sustained();
+    for (std::size_t type = 0; type < kDTypes; ++type) {
+      EXPECT_NEAR(after[type] / before[type], 1, 1e-9) << name << " " << type;
+    }
+    device.fp8_flops *= 1.1;
+    EXPECT_GE(sustained()[static_cast<int>(DType::kFp8)], after[static_cast<int>(DType::kFp8)]);
+  }
+}
+
 // Scales by blocks cost 5 % of fp8's rate (B300: 7.16 ms for 6.81), not of the wider types'.
 // Ampere multiplies in int8 at twice its rate in 16 bits and has no fp8 (A100: 624 TOP/s); from
 // Hopper on both are alike, but for Blackwell Ultra, which has little int8.
