@@ -4,6 +4,7 @@
 // each is printed: its size, what a search to the end evaluated of it, and what one of a tenth of
 // the evaluations found.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -138,6 +139,52 @@ goodput: {mean_time_between_failures: 500, checkpoint: synchronous, storage_band
     EXPECT_TRUE(found->proven) << Info(objective).name;
     EXPECT_NEAR(found->rows.front().scores.front() / truth, 1, 1e-12) << Info(objective).name;
   }
+}
+
+// Memory is what the allocator's replay has, in order and for the front: a plan whose bound is less
+// may need more. Plans that run alike (sharding over one replica) stand once.
+TEST(PlanAgainstBruteForce, Memory) {
+  constexpr std::string_view kText = R"(
+model: llama3-8b
+cluster: h100-ib-400g
+nodes: 2
+parallel: {tp: [2, 4, 8], pp: [1, 2, 4], sequence_parallel: true}
+training: {global_batch: 64, micro_batch: [1, 2], seq_len: 4096, recompute: [selective, full], sharding: [none, zero1]}
+)";
+  Result<Template> job = ReadTemplateText(kText, "job.yaml", {}, "");
+  ASSERT_TRUE(job.ok()) << job.status().message();
+  const Result<OpenJob> open = OpenSpace(*std::move(job), {});
+  ASSERT_TRUE(open.ok()) << open.status().message();
+  Evaluator evaluator(open->job);
+  std::vector<std::pair<double, std::int64_t>> plans;  // step time, memory; each once
+  for (std::uint64_t p = 0; p < open->space.size(); ++p) {
+    const SweepRow row = EvaluateRow(&evaluator, open->space, p, true);
+    if (row.status != RowStatus::kOk) continue;
+    const std::pair plan(ToSeconds(row.step_time), row.memory_bytes);
+    if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
+  }
+  ASSERT_GT(plans.size(), 10u);
+  std::ranges::sort(plans, {}, &std::pair<double, std::int64_t>::second);
+  const auto least = FindPlans(*open, {.objectives = {Objective::kMemory}, .top = 5, .threads = 1});
+  ASSERT_TRUE(least.ok()) << least.status().message();
+  EXPECT_TRUE(least->proven);
+  ASSERT_EQ(least->rows.size(), 5u);
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(least->rows[i].memory_bytes, plans[i].second) << i;
+
+  const auto front =
+      FindPlans(*open, {.objectives = {Objective::kThroughput, Objective::kMemory}, .threads = 1});
+  ASSERT_TRUE(front.ok()) << front.status().message();
+  std::vector<std::pair<double, std::int64_t>> found;
+  for (const PlanRow& row : front->rows) {
+    found.emplace_back(ToSeconds(row.result.step_time), row.memory_bytes);
+  }
+  std::vector<std::pair<double, std::int64_t>> truth;
+  for (const auto& a : plans) {
+    const bool covered = std::ranges::any_of(
+        plans, [&](const auto& b) { return b != a && b.first <= a.first && b.second <= a.second; });
+    if (!covered) truth.push_back(a);
+  }
+  EXPECT_THAT(found, ::testing::UnorderedElementsAreArray(truth));
 }
 
 // The finalists in the order of another network: no plan of the twelve is faster there.

@@ -77,7 +77,7 @@ double ScoreOf(Objective objective, const PlanRow& row) {
       return result.cost->gpu_hours_per_million_tokens *
              (result.cost->usd_per_gpu_hour > 0 ? result.cost->usd_per_gpu_hour : 1);
     case Objective::kMemory:
-      return static_cast<double>(row.least_bytes);
+      return static_cast<double>(row.memory_bytes > 0 ? row.memory_bytes : row.least_bytes);
     case Objective::kEnergy:
       return result.cost->kwh_per_million_tokens;
     case Objective::kGoodput:

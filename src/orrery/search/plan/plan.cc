@@ -257,15 +257,23 @@ class Search {
     return out;
   }
 
-  // The allocator replayed: memory_bytes, fits.
+  // The allocator replayed: memory_bytes, fits, and the score that is of it.
   Status Replay(Evaluator* evaluator, const std::vector<std::string>& assignments,
                 PlanRow* row) const {
     ORRERY_ASSIGN_OR_RETURN(const job::Job job, evaluator->Read(assignments, false));
     ORRERY_ASSIGN_OR_RETURN(const job::Simulation simulation, evaluator->Prepare(job));
     ORRERY_ASSIGN_OR_RETURN(const DeviceMemory memory, evaluator->Memory(job, simulation));
-    row->memory_bytes = memory.bytes;
     row->fits = memory.fits;
+    SetMemory(memory.bytes, row);
     return {};
+  }
+  void SetMemory(std::int64_t bytes, PlanRow* row) const {
+    row->memory_bytes = bytes;
+    for (std::size_t i = 0; i < row->scores.size(); ++i) {
+      if (options_.objectives[i] == Objective::kMemory) {
+        row->scores[i] = ScoreOf(Objective::kMemory, *row);
+      }
+    }
   }
 
   static bool Priced(const std::optional<campaign::CostSettings>& cost) {
@@ -315,8 +323,14 @@ class Search {
     return best_.size() < kept_ || scores.front() < best_.back().scores.front();
   }
 
-  // A plan that fits takes its place among the best.
+  // A plan that fits takes its place among the best, unless one there runs just the same: sharding
+  // over one replica, for one.
   void Enter(PlanRow row) {
+    const auto same = [&row](const PlanRow& one) {
+      return one.fingerprint == row.fingerprint && one.memory_bytes == row.memory_bytes &&
+             one.scores == row.scores;
+    };
+    if (std::ranges::any_of(best_, same)) return;
     const auto before = [](const PlanRow& a, const PlanRow& b) {
       return a.scores != b.scores ? a.scores < b.scores : a.point < b.point;
     };
@@ -334,7 +348,7 @@ class Search {
   }
 
   // One round: the next candidates that matter, evaluated side by side, taken in order of their
-  // scores.
+  // scores. Before the replay the score of memory is a bound below it.
   Status Round(const std::vector<Candidate>& round) {
     std::vector<Outcome> outcomes(round.size());
     ForEach(static_cast<int>(threads_), round.size(), [&](std::size_t thread, std::size_t i) {
@@ -368,11 +382,12 @@ class Search {
       }
       ++counts.replayed;
       const Status replayed = Replay(&Mine(0), open_.space.Assignments(row.point), &row);
-      if (!replayed.ok()) row.fits = false;
-      if (row.fits) {
+      if (!replayed.ok() || !row.fits) {
+        ++counts.replay_full;
+      } else if (Matters(row.scores)) {
         Enter(std::move(row));
       } else {
-        ++counts.replay_full;
+        Remember(std::move(row));
       }
     }
     return {};
@@ -441,7 +456,7 @@ class Search {
         return InvalidInput("--network {}: {}", options_.rerank, outcomes[i].why);
       }
       PlanRow& row = outcomes[i].row;
-      row.memory_bytes = rows[i].memory_bytes;
+      SetMemory(rows[i].memory_bytes, &row);
       row.searched_step = rows[i].result.step_time;
       Enter(std::move(row));
     }

@@ -120,8 +120,8 @@ struct PlanResult {
   std::vector<std::string> steady;  // resources that may halve or double without a change
 };
 
-// Smaller is better; of a plan that ran, memory bounded. REQUIRES: cost and goodput of the result
-// where the objective is of them.
+// Smaller is better; of a plan that ran. Memory is the replayed one, or before a replay least_bytes,
+// which is no more. REQUIRES: cost and goodput of the result where the objective is of them.
 double ScoreOf(Objective objective, const PlanRow& row);
 
 inline constexpr std::size_t kFinalists = 12;
