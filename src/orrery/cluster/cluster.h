@@ -41,6 +41,8 @@ struct DeviceSpec {
   double power_w = 0;             // limit of the board; 0 unknown
   bool bf16 = true;               // tensor cores take it
   double transfer_spread = 0;     // of kernels priced as another architecture's
+  SimTime collective_setup = 0;   // from a collective's launch to its first step; 0: NCCL's
+  int collective_threads = 0;     // of a channel at most; 0: NCCL's
   int cuda = 13;                  // major version; Blackwell's libraries of 12 are slower
   bool vboost = false;            // power steered from the L2 to the SMs (nvidia-smi boost-slider)
   double price_per_hour_usd = 0;  // list price of the preset's source; 0 unknown

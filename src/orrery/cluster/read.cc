@@ -120,6 +120,11 @@ void ApplyDevice(const Section& section, DeviceSpec* device) {
   if (section.Has("cuda")) device->cuda = static_cast<int>(section.Integer("cuda"));
   if (section.Has("vboost")) device->vboost = section.Bool("vboost");
   if (section.Has("exp_per_clock")) device->exp_per_clock = section.Real("exp_per_clock");
+  if (section.Has("collective_setup"))
+    device->collective_setup = section.Integer("collective_setup");
+  if (section.Has("collective_threads")) {
+    device->collective_threads = static_cast<int>(section.Integer("collective_threads"));
+  }
   if (section.Has("price_per_hour")) device->price_per_hour_usd = section.Real("price_per_hour");
 }
 

@@ -269,8 +269,10 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
   WhiteBox box;
   // Simple's larger base latency stands for the start of a collective's loops. Not a step: nothing
   // fitted.
-  box.setup = kSetup[plan.algorithm == Algorithm::kPointToPoint ? 0 : p] +
-              (blackwell ? kSetupBlackwell : 0);
+  box.setup = spec.device.collective_setup > 0
+                  ? static_cast<double>(spec.device.collective_setup)
+                  : kSetup[plan.algorithm == Algorithm::kPointToPoint ? 0 : p] +
+                        (blackwell ? kSetupBlackwell : 0);
   const bool passes = PassesLines(plan);  // which share their chunk's barrier
   box.sync = kSync[p] * (passes ? 8.0 / plan.credits : 1);
   const bool p2p = plan.algorithm == Algorithm::kPointToPoint;

@@ -87,6 +87,8 @@ Json DeviceJson(const cluster::DeviceSpec& d) {
   if (d.cuda != cluster::DeviceSpec().cuda) json["cuda"] = d.cuda;
   if (d.vboost) json["vboost"] = true;
   if (d.exp_per_clock > 0) json["exp_per_clock"] = d.exp_per_clock;
+  if (d.collective_setup > 0) json["collective_setup"] = Time(d.collective_setup);
+  if (d.collective_threads > 0) json["collective_threads"] = d.collective_threads;
   if (d.bf16 == (d.arch == cluster::Arch::kVolta)) json["bf16"] = d.bf16;
   if (d.transfer_spread > 0) json["transfer_spread"] = d.transfer_spread;
   json["price_per_hour"] = d.price_per_hour_usd;

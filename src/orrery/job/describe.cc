@@ -110,6 +110,8 @@ std::string MachineText(const Job& job) {
   if (d.cuda != cluster::DeviceSpec().cuda) text += fmt::format("cuda {}|", d.cuda);
   if (d.vboost) text += "vboost|";
   if (d.exp_per_clock > 0) text += fmt::format("{}|", d.exp_per_clock);
+  if (d.collective_setup > 0) text += fmt::format("setup {}|", d.collective_setup);
+  if (d.collective_threads > 0) text += fmt::format("threads {}|", d.collective_threads);
   if (d.transfer_spread > 0) text += fmt::format("transfer {}|", d.transfer_spread);
   if (d.int8_flops > 0) text += fmt::format("int8 {}|", d.int8_flops);
   text += fmt::format("{} {}|", cluster::HashOf(s.topology), d.constants.hash());

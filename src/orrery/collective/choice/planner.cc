@@ -1,6 +1,7 @@
 // NCCL's choice: algorithm and protocol by its cost table, then channels, threads, chunk, credits.
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "orrery/collective/choice/expected.h"
 #include "orrery/collective/choice/nccl_tables.h"
@@ -20,10 +21,12 @@ constexpr std::int64_t kCellBytes = 32 << 10;  // NCCL: no channel gets less tra
 constexpr int kSteps = 8;                      // NCCL_STEPS: slots of a connection's buffer
 
 int MaxThreads(const Question& q, Algorithm algorithm, int protocol) {
-  if (protocol == 1) return q.environment->ll128_threads;
+  const int own = q.spec->device.collective_threads;
+  const int most = own > 0 ? own : std::numeric_limits<int>::max();
+  if (protocol == 1) return std::min(most, q.environment->ll128_threads);
   const bool narrow = algorithm == Algorithm::kRing && protocol == 2 &&
                       q.found.bandwidth_GBps * q.found.graph <= 12;
-  return narrow ? std::min(256, q.environment->threads) : q.environment->threads;
+  return std::min({most, q.environment->threads, narrow ? 256 : most});
 }
 
 // Where a file's channels of the algorithm come into a host.

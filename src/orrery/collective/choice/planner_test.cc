@@ -214,6 +214,25 @@ TEST(Planner, SmallOnOneNode) {
   EXPECT_FALSE(plan.restricted());
 }
 
+// A library that is not NCCL, as the device says: RCCL's channels have 256 threads, so that as many
+// bytes are cut among twice as many, and its kernels begin 20.5 us after their launch, not 6.6.
+TEST(Planner, DevicesOfAnotherLibrary) {
+  const cluster::Cluster amd = Machine("mi300x-ib-400g", 1);
+  cluster::Spec spec = amd.spec();
+  spec.device.collective_setup = 0;
+  spec.device.collective_threads = 0;
+  const cluster::Cluster nvidia = *cluster::Cluster::Build(spec);
+  const auto plan = [](const cluster::Cluster& cluster, std::int64_t bytes) {
+    return *Planner(cluster, {}).MakePlan(Collective::kAllReduce, bytes, Whole(cluster));
+  };
+  EXPECT_EQ(plan(amd, 256 << 10).threads, 256);
+  EXPECT_EQ(plan(amd, 256 << 10).channels, 2 * plan(nvidia, 256 << 10).channels);
+  const auto total = [&](const cluster::Cluster& cluster) {
+    return Planner(cluster, {}).ClosedForm(plan(cluster, 8)).total();
+  };
+  EXPECT_EQ(total(amd) - total(nvidia), FromMicroseconds(20.5) - FromMicroseconds(6.6));
+}
+
 TEST(Planner, OneRankPerNodeHasOneNicsRings) {
   // One ring at 48, doubled to 2 x 24: 4 channels.
   const cluster::Cluster cluster = Machine("h100-ib-400g", 16);
