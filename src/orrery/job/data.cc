@@ -43,6 +43,7 @@ constexpr Table kTables[] = {
     // Of measured runs, not of jobs: `orrery validate --data` reads them (search/validate).
     {"columns.yaml", nullptr},
     {"release_recipes.yaml", nullptr},
+    {"row_rules.yaml", nullptr},
     {"framework_names.yaml", nullptr},
     {"words.yaml", nullptr},
     {"model_names.yaml", nullptr},

@@ -48,23 +48,25 @@ std::string KeepsText(const Framework& framework) {
 }
 
 std::string RecipeText(const Framework& framework) {
-  const FrameworkRecipe& recipe = framework.recipe;
   std::string text;
   const auto add = [&](bool said, std::string_view what) {
     if (said) text += (text.empty() ? "" : ", ") + std::string(what);
   };
-  add(recipe.sequence_parallel, "sequence parallelism with tp");
-  add(recipe.recompute != workload::Recompute::kNone,
-      fmt::format("recompute {}", NameOf(kRecomputes, recipe.recompute)));
-  add(recipe.sharding != Sharding::kNone, NameOf(kShardings, recipe.sharding));
-  add(recipe.gpt_dropout == 0, "no dropout");
-  add(recipe.interleaved, "chunks of a layer");
-  add(recipe.chunk_layers > 0, fmt::format("chunks of {} layers", recipe.chunk_layers));
-  add(recipe.stage_cut != workload::StageCut::kAuto,
-      fmt::format("layers_per_stage {}", NameOf(workload::kStageCuts, recipe.stage_cut)));
-  add(recipe.moe_dispatcher != FrameworkRecipe().moe_dispatcher,
-      fmt::format("moe_dispatcher {}", recipe.moe_dispatcher));
-  add(recipe.says_switches, "switches as said");
+  const auto is = [&](std::string_view key) {
+    return framework.Said(fmt::format("recipe.{}", key));
+  };
+  const auto add_key = [&](std::string_view key, std::string_view what) {
+    add(!is(key).empty(), fmt::format("{}{}", what, is(key)));
+  };
+  add(is("sequence_parallel") == "true", "sequence parallelism with tp");
+  add_key("recompute", "recompute ");
+  add_key("sharding", "");
+  add(is("gpt_dropout") == "0", "no dropout");
+  add(is("interleaved") == "true", "chunks of a layer");
+  add(!is("chunk_layers").empty(), fmt::format("chunks of {} layers", is("chunk_layers")));
+  add_key("layers_per_stage", "layers_per_stage ");
+  add_key("moe_dispatcher", "moe_dispatcher ");
+  add(is("says_switches") == "true", "switches as said");
   return text.empty() ? "nothing" : text;
 }
 

@@ -45,10 +45,6 @@ constexpr std::array<Named<workload::HostEra>, 4> kHosts = {
      {"megatron-2021", workload::HostEra::k2021},
      {"megatron-core", workload::HostEra::kCore},
      {"plain-modules", workload::HostEra::kFsdp}}};
-constexpr std::array<Named<LocalBatch>, 3> kLocalBatches = {{{"whole", LocalBatch::kWhole},
-                                                             {"samples", LocalBatch::kSamples},
-                                                             {"stages", LocalBatch::kStages}}};
-
 constexpr Option kRow[] = {{.name = "assumes"}, {.name = "aliases"}, {.name = "meant_by"}};
 constexpr OptionTable kRowTable{.path = "", .doc = "", .options = kRow};
 constexpr std::string_view kParts[] = {"framework_options", "defaults", "recipe"};
@@ -105,9 +101,6 @@ struct Reader {
   void Bool(std::string_view key, bool* member) const {
     if (section.Has(key)) *member = section.Bool(key);
   }
-  void Text(std::string_view key, std::string* member) const {
-    if (section.Has(key)) *member = section.Text(key);
-  }
   template <class Names, class Member>
   void Choice(std::string_view key, const Names& names, Member* member) const {
     if (section.Has(key)) *member = Choose(names, section.Text(key));
@@ -160,28 +153,6 @@ void ReadDefaults(const Section& section, FrameworkDefaults* d) {
   read.Bool("cublas_in_torch", &d->libraries.cublas_in_torch);
 }
 
-void ReadRecipe(const Section& section, FrameworkRecipe* r) {
-  const Reader read{section};
-  read.Bool("sequence_parallel", &r->sequence_parallel);
-  read.Choice("recompute", kRecomputes, &r->recompute);
-  read.Choice("sharding", kShardings, &r->sharding);
-  if (section.Has("gpt_dropout")) r->gpt_dropout = section.Real("gpt_dropout");
-  read.Bool("interleaved", &r->interleaved);
-  if (section.Has("chunk_layers")) {
-    r->chunk_layers = static_cast<int>(section.Integer("chunk_layers"));
-  }
-  read.Choice("layers_per_stage", workload::kStageCuts, &r->stage_cut);
-  read.Choice("local_batch", kLocalBatches, &r->local_batch);
-  read.Text("moe_dispatcher", &r->moe_dispatcher);
-  read.Bool("expert_tp", &r->expert_tp);
-  read.Text("forced_routing", &r->forced_routing);
-  read.Text("open_routing", &r->open_routing);
-  read.Bool("limit_all_gathers", &r->limit_all_gathers);
-  read.Bool("says_switches", &r->says_switches);
-  read.Text("allocator", &r->allocator);
-  read.Text("meter", &r->meter);
-}
-
 Result<Framework> ReadRow(const formats::Document& document, const formats::DataRow& row) {
   const auto part = [&](std::string_view name, const OptionTable& table) -> Result<Section> {
     const Yaml* node = row.keys.Find(name);
@@ -207,12 +178,28 @@ Result<Framework> ReadRow(const formats::Document& document, const formats::Data
   ORRERY_RETURN_IF_ERROR(ReadOfEveryPlan(options, &f.defaults));
   ORRERY_ASSIGN_OR_RETURN(const Section defaults, part("defaults", kDefaultsTable));
   ReadDefaults(defaults, &f.defaults);
-  ORRERY_ASSIGN_OR_RETURN(const Section recipe, part("recipe", kRecipeTable));
-  ReadRecipe(recipe, &f.recipe);
+  ORRERY_RETURN_IF_ERROR(part("recipe", kRecipeTable).status());
+  f.row = row.keys;
   return f;
 }
 
 }  // namespace
+
+std::string_view Framework::Said(std::string_view key) const {
+  const Yaml* const node = row.At(key);
+  return node == nullptr ? std::string_view() : node->text;
+}
+
+bool IsFrameworkKey(std::string_view key) {
+  const std::size_t dot = std::min(key.find('.'), key.size());
+  const std::string_view part = key.substr(0, dot);
+  const OptionTable* const table = part == "framework_options" ? &workload::FrameworkOptions()
+                                   : part == "defaults"        ? &kDefaultsTable
+                                   : part == "recipe"          ? &kRecipeTable
+                                                               : nullptr;
+  return table != nullptr && dot < key.size() &&
+         FindOption(table->options, key.substr(dot + 1)) != nullptr;
+}
 
 std::string_view FamilyOf(const Framework& framework) {
   const std::string_view name = framework.name;

@@ -17,7 +17,6 @@
 #include "orrery/memory/memory.h"
 #include "orrery/workload/host_work.h"
 #include "orrery/workload/plan.h"
-#include "orrery/workload/stage_layers.h"
 
 namespace orrery::job {
 
@@ -71,34 +70,6 @@ struct FrameworkDefaults {
   memory::Libraries libraries = {};
 };
 
-// What a micro-batch is where a run of several stages states a replica's batch, and its pipeline
-// cuts that: itself, one sample, or as many samples as make a micro-batch a stage.
-enum class LocalBatch : std::uint8_t { kWhole, kSamples, kStages };
-
-// What its published runs set beside that. A job file says these itself (`parallel`, `training`); a
-// measured run whose record does not gets them.
-struct FrameworkRecipe {
-  bool sequence_parallel = false;  // with tensor parallelism
-  workload::Recompute recompute = workload::Recompute::kNone;
-  workload::Sharding sharding = workload::Sharding::kNone;
-  double gpt_dropout = 0.1;  // of GPT-style models; Llama-style ones have none
-  bool interleaved = false;  // stages cut into chunks of one layer
-  int chunk_layers = 0;      // or of so many, as many chunks as stages allow; 0: one a stage
-  workload::StageCut stage_cut = workload::StageCut::kAuto;
-  LocalBatch local_batch = LocalBatch::kWhole;
-  std::string moe_dispatcher = "allgather";  // Megatron's command line alone
-  bool expert_tp = true;                     // etp as tp where the ranks allow it, else 1
-  // moe_routing where balance is forced, and where nothing is said of it.
-  std::string forced_routing = "balanced", open_routing = "balanced";
-  bool limit_all_gathers = false;  // FSDP1's rate limiter is turned on
-  // Its records say which of dp_overlap, moe_fused_permute and moe_fused_router were on: flags that
-  // are off by default.
-  bool says_switches = false;
-  std::string allocator;  // PYTORCH_CUDA_ALLOC_CONF of its launcher
-  // What it logs where a record does not name its meter; empty: torch_allocated.
-  std::string meter;
-};
-
 struct Framework {
   std::string name;         // "megatron@2024.09"
   std::string description;  // one sentence
@@ -107,8 +78,16 @@ struct Framework {
   std::vector<std::string> meant_by;  // words that name no one framework
   std::vector<std::string> aliases;
   FrameworkDefaults defaults;
-  FrameworkRecipe recipe;
+  formats::Node row;  // its keys as the files have them
+
+  // Of "recipe.sharding", "defaults.ddp", "framework_options.unit_buffers": what the row says;
+  // empty: nothing. `recipe` is what its published runs set beside the rest: a job file says these
+  // itself (`parallel`, `training`), a measured run whose record does not gets them.
+  std::string_view Said(std::string_view key) const;
 };
+
+// Whether rows may have such a key.
+bool IsFrameworkKey(std::string_view key);
 
 class FrameworkTable {
  public:

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "orrery/base/text.h"
 #include "orrery/campaign/options.h"
 #include "orrery/cluster/options.h"
 #include "orrery/collective/formula/moye.h"
@@ -212,6 +213,19 @@ std::vector<const OptionTable*> Tables() {
           &campaign::GoodputOptions(),
           &kJobEntryTable,
           &kInterferenceTable};
+}
+
+Result<const Option*> FindKey(std::string_view path) {
+  const std::size_t dot = path.rfind('.');
+  const std::string_view section = path.substr(0, dot == std::string_view::npos ? 0 : dot);
+  for (const OptionTable* table : Tables()) {
+    if (table->path != section) continue;
+    const Option* const option =
+        FindOption(table->options, section.empty() ? path : path.substr(dot + 1));
+    if (option != nullptr) return option;
+  }
+  return InvalidInput("no job has the key '{}'; 'orrery schema job --keys' has all",
+                      Printable(path, 60));
 }
 
 std::string JobSchema() {

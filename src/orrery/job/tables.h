@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "orrery/base/schema.h"
+#include "orrery/base/status.h"
 
 namespace orrery::job {
 
@@ -14,6 +15,9 @@ const OptionTable& JobEntryOptions();  // an entry of `jobs`
 const OptionTable& InterferenceOptions();
 // All tables, in the order in which a job file is written.
 std::vector<const OptionTable*> Tables();
+
+// The option of "section.key"; an error where no section of a job has it.
+Result<const Option*> FindKey(std::string_view path);
 
 // JSON Schema (draft 2020-12) of the job file, for editors. One document.
 std::string JobSchema();

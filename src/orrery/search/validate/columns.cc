@@ -60,17 +60,6 @@ Status CheckTables(const Section& keys, std::string_view key) {
   return {};
 }
 
-// Of "section.key"; null where no section of a job has it.
-const Option* FindJobKey(std::string_view path) {
-  const std::size_t dot = path.rfind('.');
-  const std::string_view section = path.substr(0, dot == std::string_view::npos ? 0 : dot);
-  for (const OptionTable* table : job::Tables()) {
-    if (table->path != section) continue;
-    return FindOption(table->options, section.empty() ? path : path.substr(dot + 1));
-  }
-  return nullptr;
-}
-
 const Column* FindColumn(const Columns& columns, TableKind kind, std::string_view name);
 
 // What another name stands for; else the column itself. Null where no table of this kind has it.
@@ -202,13 +191,9 @@ Result<Column> ReadColumn(const formats::RowValues<Column>& table, const DataRow
         table.document().sources[row.keys.source], row.line, Printable(row.name, 60));
   }
   if (column.key.empty()) return column;
-  const Option* const option = FindJobKey(column.key);
-  if (option == nullptr) {
-    return InvalidInput("no job has the key '{}'; 'orrery schema job --keys' has all",
-                        Printable(column.key, 60))
-        .In(keys.Where("key"));
-  }
-  column.switches = option->type == OptionType::kBool;
+  auto option = job::FindKey(column.key);
+  if (!option.ok()) return std::move(option).TakeStatus().In(keys.Where("key"));
+  column.switches = (*option)->type == OptionType::kBool;
   return column;
 }
 
@@ -284,10 +269,12 @@ Result<MeasuredTable> Columns::ReadAs(TableKind kind, const CsvTable& table) con
   }
   for (std::size_t i = 0; i < out.csv.columns(); ++i) {
     const std::string& name = out.csv.header()[i];
-    const Option* const option = name.find('.') == std::string::npos ? nullptr : FindJobKey(name);
-    if (option == nullptr || kind != TableKind::kTraining) continue;
+    const auto option = job::FindKey(name);
+    if (name.find('.') == std::string::npos || !option.ok() || kind != TableKind::kTraining) {
+      continue;
+    }
     out.configuration.push_back(
-        {{.name = name, .key = name, .switches = option->type == OptionType::kBool, .own = true},
+        {{.name = name, .key = name, .switches = (*option)->type == OptionType::kBool, .own = true},
          i});
   }
   WarnOfMistyped(*this, &out);

@@ -41,6 +41,12 @@ Status Configuration::Check() const {
   return {};
 }
 
+bool Configuration::Knows(std::string_view column) const {
+  return std::ranges::any_of(table_->configuration, [&](const MeasuredTable::Place& place) {
+    return place.column.name == column;
+  });
+}
+
 std::string_view Configuration::text(std::string_view column) const {
   return cells_[IndexOf(column)];
 }

@@ -33,6 +33,7 @@ class Configuration {
   TableKind kind() const { return table_->kind; }
   // Empty when blank. REQUIRES: a column of configuration of this kind.
   std::string_view text(std::string_view column) const;
+  bool Knows(std::string_view column) const;
   bool has(std::string_view column) const { return !text(column).empty(); }
   // Cells that set a key of the job.
   struct Key {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 
 #include "orrery/base/text.h"
@@ -9,6 +8,95 @@ namespace orrery::search {
 namespace {
 
 using workload::Model;
+
+bool HasExperts(const Configuration& row) { return row.text("arch") == "moe"; }
+
+// Keys of `model` that the release's scripts set, where no column does.
+void ApplyRelease(const Mapping& m, Model* model) {
+  const std::int64_t ffn_hidden = model->ffn_hidden, vocab = model->vocab;
+  workload::ApplyModelKeys(m.release.model, true, model);
+  if (m.release.own.Bool("gated_width")) {
+    model->ffn_hidden = model->hidden * 8 / 3 / 64 * 64;
+    if (model->experts.count > 0) model->experts.ffn_hidden = model->ffn_hidden;
+  }
+  if (m.row.has("ffn_hidden")) model->ffn_hidden = ffn_hidden;
+  if (m.row.has("vocab")) model->vocab = vocab;
+  for (const std::string& said : m.release.said) m.Assume("{} (the test case's YAML)", said);
+}
+
+// A column that is given must say what the public configuration says.
+Status CheckColumn(const Configuration& row, std::string_view column, std::int64_t is) {
+  const auto given = row.Whole(column);
+  if (!given || *given == is) return {};
+  return InvalidInput("{}={}: the public configuration of {} has {}", column, *given,
+                      Printable(row.text("model"), 40), is);
+}
+
+// Modules that predict further tokens: as the model's recipes have them.
+void MapMtp(const Configuration& row, const ModelName* known, Model* model,
+            std::vector<std::string>* assumed) {
+  const std::string_view extra = row.text("config_extra");
+  const bool have = known != nullptr && known->keys.Has("mtp_layers");
+  model->mtp_layers = have ? known->keys.Integer("mtp_layers") : 0;
+  model->mtp_repeats = known != nullptr && known->keys.Has("mtp_repeats");
+  if (extra.find("w/o MTP") != std::string_view::npos) model->mtp_layers = 0;
+  if (extra.find("+mtp") != std::string_view::npos && !have) model->mtp_layers = 1;
+  if (model->mtp_layers == 0) return;
+  assumed->push_back(fmt::format("mtp_layers={} (the public recipes')", model->mtp_layers));
+}
+
+// Of a name whose shapes are known; nullopt: none has it.
+Result<std::optional<Model>> MapKnownModel(const Mapping& mapping) {
+  const Configuration& row = mapping.row;
+  const ModelName* const known = mapping.tables.models.Find(row.text("model"), true);
+  if (known == nullptr) return std::optional<Model>();
+  ORRERY_ASSIGN_OR_RETURN(Model m, mapping.tables.data->models.Find(known->model));
+  ApplyRelease(mapping, &m);
+  ORRERY_RETURN_IF_ERROR(CheckColumn(row, "hidden", m.hidden));
+  ORRERY_RETURN_IF_ERROR(CheckColumn(row, "heads", m.heads));
+  ORRERY_RETURN_IF_ERROR(CheckColumn(row, "topk", m.experts.top_k));
+  const auto layers = row.Whole("layers");
+  const auto experts = row.Whole("experts");
+  if (!m.pattern.empty() && layers && *layers != m.layers) {
+    return InvalidInput("layers={}: the pattern of {} has {}", *layers, known->model, m.layers);
+  }
+  m.layers = layers.value_or(m.layers);
+  m.experts.first_dense = std::min(m.experts.first_dense, m.layers);
+  m.experts.count = experts.value_or(m.experts.count);
+  m.name = std::string(row.text("model"));
+  mapping.out->preset = known->model;
+  mapping.Assume("shapes of {}: {}", known->model, m.source);
+  MapMtp(row, known, &m, mapping.assumed);
+  return std::optional<Model>(std::move(m));
+}
+
+// The columns `experts`, `topk` and `ffn_hidden` put into a dense model's place.
+Status AddExperts(const Configuration& row, Model* model, std::vector<std::string>* assumed) {
+  MapMtp(row, nullptr, model, assumed);
+  ORRERY_ASSIGN_OR_RETURN(model->experts.count, row.Needed("experts"));
+  ORRERY_ASSIGN_OR_RETURN(model->experts.top_k, row.Needed("topk"));
+  if (row.text("layer_kind") == "mla") {
+    // MLATransformerConfig's defaults.
+    model->latent = {.q_rank = 512, .kv_rank = 512, .nope_dim = 128, .rope_dim = 64, .v_dim = 128};
+    model->head_dim = 192;
+    model->kv_heads = model->heads;
+    assumed->push_back("layer_kind=mla: latent ranks and head sizes are Megatron's defaults");
+    // Latent attention comes with fine-grained experts (DeepSeekMoE, 2024, section 3): a token's
+    // experts are together as wide as the dense layer, one more is shared.
+    model->experts.ffn_hidden = model->ffn_hidden / model->experts.top_k;
+    model->experts.shared_ffn_hidden = model->experts.ffn_hidden;
+    model->experts.first_dense = 1;
+    assumed->push_back(
+        fmt::format("layer_kind=mla: experts of width {} (ffn_hidden / topk), one shared, behind "
+                    "one dense layer, as DeepSeek's",
+                    model->experts.ffn_hidden));
+    return {};
+  }
+  model->experts.ffn_hidden = model->ffn_hidden;
+  assumed->push_back(
+      fmt::format("experts of width {}, the feed-forward's, in all layers", model->ffn_hidden));
+  return {};
+}
 
 // What the columns do not say of a model: its family's row.
 const ModelName& StyleOf(const Configuration& row, std::int64_t hidden, std::int64_t ffn,
@@ -101,6 +189,14 @@ Result<std::int64_t> LayersOf(const Configuration& row, Model m,
   return layers;
 }
 
+// Of GPT-style models: the release's, else the framework's.
+double DropoutOf(const Mapping& m) {
+  constexpr double kUsual = 0.1;  // Megatron-LM: arguments.py, --hidden-dropout
+  const formats::Section& release = m.release.own;
+  if (release.Has("dropout")) return release.Real("dropout");
+  return ParseNumber(m.rule.framework->Said("recipe.gpt_dropout")).value_or(kUsual);
+}
+
 // Of the columns, and of a family's row what they do not say.
 Result<Model> ModelOfColumns(const Mapping& mapping) {
   const Configuration& row = mapping.row;
@@ -130,10 +226,7 @@ Result<Model> ModelOfColumns(const Mapping& mapping) {
     assumed->push_back(fmt::format("vocab={} (blank: {}'s tokenizer)", m.vocab, style.label));
   }
   if (!style.note.empty()) assumed->push_back(fmt::format("{}: {}", style.label, style.note));
-  const formats::Section& release = mapping.release.own;
-  m.dropout = !style.drops             ? 0
-              : release.Has("dropout") ? release.Real("dropout")
-                                       : mapping.recipe().gpt_dropout;
+  if (style.drops) m.dropout = DropoutOf(mapping);
   assumed->push_back(fmt::format(
       "{}: norm, activation, positions, biases and {} embeddings of the public configuration",
       style.label, m.tied_embeddings ? "tied" : "untied"));
@@ -148,18 +241,6 @@ Result<Model> ModelOfColumns(const Mapping& mapping) {
 }
 
 }  // namespace
-
-void ApplyRelease(const Mapping& m, Model* model) {
-  const std::int64_t ffn_hidden = model->ffn_hidden, vocab = model->vocab;
-  workload::ApplyModelKeys(m.release.model, true, model);
-  if (m.release.own.Bool("gated_width")) {
-    model->ffn_hidden = model->hidden * 8 / 3 / 64 * 64;
-    if (model->experts.count > 0) model->experts.ffn_hidden = model->ffn_hidden;
-  }
-  if (m.row.has("ffn_hidden")) model->ffn_hidden = ffn_hidden;
-  if (m.row.has("vocab")) model->vocab = vocab;
-  for (const std::string& said : m.release.said) m.Assume("{} (the test case's YAML)", said);
-}
 
 Status MapModel(const Mapping& m) {
   const std::string_view kind = m.row.text("layer_kind");

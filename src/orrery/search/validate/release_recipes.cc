@@ -74,6 +74,8 @@ void Overlay(const Section& over, Section* under) {
 
 }  // namespace
 
+std::vector<std::string_view> RecipeTable::OwnKeys() { return OptionNames(kOptions); }
+
 const RecipeTable& RecipeTable::BuiltIn() {
   static const RecipeTable table =
       formats::Embedded<RecipeTable>(kRecipes, "data/release_recipes.yaml");

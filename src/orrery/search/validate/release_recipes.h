@@ -28,6 +28,9 @@ class RecipeTable {
   // data/release_recipes.yaml, embedded.
   static const RecipeTable& BuiltIn();
 
+  // Keys of a row that no job has.
+  static std::vector<std::string_view> OwnKeys();
+
   // The rows of a file; `file` stands for it in errors.
   Status Add(std::string_view text, const std::string& file);
 

@@ -18,7 +18,7 @@ struct RowJob {
   std::string document;           // as YAML
   std::vector<std::string> said;  // how cells were read
   job::Job job;                   // read from it
-  std::string_view meter;         // mem_kind of the framework's own log; empty: torch_allocated
+  std::string meter;              // mem_kind of the framework's own log; empty: torch_allocated
 };
 
 // `read`: what the command line adds to every row's job. A micro-batch that nothing says, of a

@@ -34,6 +34,7 @@ Result<std::shared_ptr<const RowTables>> ReadRowTables(std::span<const std::stri
     ORRERY_RETURN_IF_ERROR(add("model_names.yaml", &tables->models));
     ORRERY_RETURN_IF_ERROR(add("words.yaml", &tables->words));
     ORRERY_RETURN_IF_ERROR(add("release_recipes.yaml", &tables->recipes));
+    ORRERY_RETURN_IF_ERROR(add("row_rules.yaml", &tables->rules));
     ORRERY_RETURN_IF_ERROR(add("hosts.yaml", &tables->hosts));
     ORRERY_RETURN_IF_ERROR(add("fabrics.yaml", &tables->fabrics));
   }

@@ -12,6 +12,7 @@
 #include "orrery/search/validate/hosts.h"
 #include "orrery/search/validate/names.h"
 #include "orrery/search/validate/release_recipes.h"
+#include "orrery/search/validate/row_rules.h"
 
 namespace orrery::search {
 
@@ -22,6 +23,7 @@ struct RowTables {
   ModelNames models = ModelNames::BuiltIn();
   Words words = Words::BuiltIn();
   RecipeTable recipes = RecipeTable::BuiltIn();
+  RowRules rules = RowRules::BuiltIn();
   Hosts hosts = Hosts::BuiltIn();
   cluster::Fabrics fabrics = cluster::Fabrics::BuiltIn();
 };

@@ -60,7 +60,8 @@ inline Cells With(Cells cells, const Cells& changes) {
   return cells;
 }
 
-inline Mapped Map(const Cells& row_cells, const Cells& changes = {}) {
+inline Mapped Map(const Cells& row_cells, const Cells& changes = {},
+                  const RowTables& tables = BuiltInRowTables()) {
   const Cells cells = With(row_cells, changes);
   std::string header, row;
   for (const auto& [column, value] : cells) {
@@ -74,7 +75,7 @@ inline Mapped Map(const Cells& row_cells, const Cells& changes = {}) {
   const Configuration configuration(*measured, 0);
   Mapped out;
   Runner runner("");
-  auto row_job = MapRow(configuration, BuiltInRowTables(), {}, &runner, &out.assumed);
+  auto row_job = MapRow(configuration, tables, {}, &runner, &out.assumed);
   out.stratum = std::string(TrainingStratum(configuration));
   if (row_job.ok()) {
     const job::Workload& workload = row_job->job.workloads.front();

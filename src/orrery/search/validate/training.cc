@@ -1,150 +1,134 @@
 #include "orrery/search/validate/training.h"
 
+#include <algorithm>
+#include <array>
+#include <map>
+
 #include "orrery/base/text.h"
 #include "orrery/base/units.h"
+#include "orrery/job/describe.h"
 #include "orrery/job/plan_keys.h"
-#include "orrery/search/validate/config_extra.h"
+#include "orrery/job/tables.h"
 #include "orrery/search/validate/machines.h"
 #include "orrery/search/validate/mapping.h"
+#include "orrery/search/validate/row_rules.h"
+#include "orrery/workload/models.h"
+#include "orrery/workload/options.h"
+#include "orrery/workload/stage_layers.h"
 
 namespace orrery::search {
 namespace {
 
 using Assumed = std::vector<std::string>;
 
-constexpr std::string_view kShardingKey = "training.sharding";
-constexpr std::string_view kRecomputeKey = "training.recompute";
-constexpr std::string_view kModulesKey = "training.recompute_modules";
-
-void MapSharding(const Mapping& m) {
-  auto group = m.row.Whole("zero_group");
-  const std::int64_t per_host = m.out->cluster.gpus_per_node, replicas = m.replicas();
-  const std::int64_t hosts = m.release.own.Integer("shard_hosts");
-  if (!group && hosts > 0 &&
-      replicas * m.tp() * m.pp() >= m.release.own.Integer("shard_from_hosts") * per_host) {
-    group = std::min(hosts * per_host, replicas);
-    m.Assume("zero_group={} (blank: the release's scripts)", *group);
-  }
-  const std::string_view sharding = m.row.text("sharding");
-  if (sharding == "hsdp") {
-    m.job().Set(kShardingKey, "zero3");
-    if (!group) group = std::min(per_host, replicas);
-    m.Assume("sharding=hsdp: zero3 in groups of {}", *group);
-  } else if (sharding.empty()) {
-    m.Fill("sharding", kShardingKey, job::NameOf(job::kShardings, m.recipe().sharding));
-  }
-  if (replicas == 1) m.job().Set(kShardingKey, "none");
-  if (m.job().Text(kShardingKey) == "none") return;
-  if (group && *group != m.dp() && *group < replicas) {
-    m.job().Set("parallel.shard_group", *group);
-    m.Assume("zero_group={}: shards in groups of neighbouring ranks", *group);
-  }
-  if (m.recipe().limit_all_gathers && m.job().Text(kShardingKey) == "zero3" &&
-      m.row.text("dp_overlap") != "0") {
-    m.job().Set("framework_options.limit_all_gathers", true);
-  }
-  constexpr std::string_view kBuffers = "framework_options.unit_buffers";
-  if (m.gathers_units() && m.defaults().options.unit_buffers && !m.job().Has(kBuffers)) {
-    m.job().Set(kBuffers, false);  // not Megatron-FSDP's
-  }
+// What rules read of the model, the machine and the row's framework.
+struct Fact {
+  std::string_view name;
+  std::string (*value)(const Mapping& m);
+};
+std::string ArchName(cluster::Arch arch) {
+  constexpr std::array<std::string_view, 4> kNames = {"volta", "ampere", "hopper", "blackwell"};
+  return std::string(kNames[static_cast<std::size_t>(arch)]);
 }
+constexpr std::array<Fact, 8> kFacts = {{
+    {"label", [](const Mapping& m) { return std::string(m.rule.label); }},
+    {"cluster.gpus_per_node",
+     [](const Mapping& m) { return std::to_string(m.out->cluster.gpus_per_node); }},
+    {"cluster.arch", [](const Mapping& m) { return ArchName(m.out->cluster.device.arch); }},
+    {"model.layers", [](const Mapping& m) { return std::to_string(m.out->model.layers); }},
+    {"model.mtp_layers", [](const Mapping& m) { return std::to_string(m.out->model.mtp_layers); }},
+    {"model.experts", [](const Mapping& m) { return std::to_string(m.out->model.experts.count); }},
+    {"model.expert_latent",
+     [](const Mapping& m) { return std::to_string(m.out->model.experts.latent); }},
+    {"model.expert_ffn_hidden",
+     [](const Mapping& m) { return std::to_string(m.out->model.experts.ffn_hidden); }},
+}};
+constexpr std::string_view kTrial = "trial", kCutFits = "cut_fits";
 
-void RecomputeByModule(const Mapping& m, std::string_view modules) {
-  m.job().Set(kRecomputeKey, "selective");
-  m.job().Set(kModulesKey, modules);
-  if (m.defaults().selective_keeps != workload::RecomputeKeeps::kNothing) {
-    m.job().Set("framework_options.recompute_keeps", "nothing");
+class TrainingRow final : public RuledRow {
+ public:
+  TrainingRow(const Mapping& m, std::int64_t micro_batch) : m_(m) {
+    values_.emplace(kTrial, std::to_string(micro_batch));
   }
-}
 
-void MapRecompute(const Mapping& m) {
-  const std::string_view cell = m.row.text("recompute");
-  const std::string stated = RecomputeModules(m.row);
-  const std::string released(m.job().Text(kModulesKey));
-  m.job().Drop(kModulesKey);
-  if (!stated.empty() && cell != "full") {
-    RecomputeByModule(m, stated);
-  } else if (cell.empty() && !released.empty() && !HasToken(m.row, "recompute=")) {
-    RecomputeByModule(m, released);
-  } else if (!m.job().Has(kRecomputeKey)) {
-    m.Fill("recompute", kRecomputeKey, job::NameOf(job::kRecomputes, m.recipe().recompute));
+  std::string_view Said(std::string_view name) const {
+    const auto at = values_.find(name);
+    return at == values_.end() ? std::string_view() : at->second;
   }
-}
 
-// "10 layers", "activations of 10 layers": ten.
-std::optional<std::int64_t> LayersIn(std::string_view cell) {
-  const std::size_t from = cell.find_first_of("0123456789");
-  if (from == std::string_view::npos || cell.find("layer", from) == std::string_view::npos) {
-    return {};
+  Result<std::optional<formats::Value>> Named(const std::string& name) override {
+    std::string text = TextOf(name);
+    if (text.empty()) return std::optional<formats::Value>();
+    return std::optional(formats::Value{.text = std::move(text), .key = name});
   }
-  const std::size_t to = std::min(cell.find_first_not_of("0123456789", from), cell.size());
-  const auto layers = ParseInteger(cell.substr(from, to - from));
-  if (!layers.ok() || *layers < 1) return {};
-  return *layers;
-}
+  Status Wrong(const formats::Value& value, std::string_view expected) const override {
+    return InvalidInput("{}={}: must be {}", value.key.empty() ? "a rule" : value.key,
+                        Printable(value.text, 40), expected);
+  }
 
-Status MapOffload(const Mapping& m) {
-  const std::string_view cell = m.row.text("offload");
-  if (cell.empty() || cell == "none") return {};
-  if (cell == "optimizer-cpu") {
-    m.job().Set("training.offload", "optimizer");
-    return {};
-  }
-  const std::optional<std::int64_t> layers = LayersIn(cell);
-  if (!cell.starts_with("activation") && !layers) {
-    return InvalidInput("offload={}: must be none, optimizer-cpu, activation or 'N layers'",
-                        Printable(cell, 40));
-  }
-  m.job().Set("training.offload", "activations");
-  if (layers && *layers < m.out->model.layers) {
-    m.job().Set("training.offload_layers", *layers);
-    m.Assume("offload={}: activations of the first {} layers, as Transformer Engine's", cell,
-             *layers);
-  } else {
-    m.Assume("offload=activation: all that a layer keeps, copied beside the next layer");
-  }
-  return {};
-}
-
-// Of a release's keys those that say something in this run.
-void DropWhatSaysNothing(const Mapping& m) {
-  job::Draft& job = m.job();
-  const auto only = [&](bool if_so, std::initializer_list<std::string_view> keys) {
-    for (const std::string_view key : keys) {
-      if (!if_so) job.Drop(key);
+  Status Set(const std::string& name, const std::string& value) override {
+    constexpr std::string_view kModel = "model.";
+    if (name.find('.') == std::string::npos) {
+      values_[name] = value;
+    } else if (name.starts_with(kModel)) {
+      return SetModel(name.substr(kModel.size()), value);
+    } else {
+      formats::Node node;
+      node.kind = formats::Node::Kind::kScalar;
+      node.text = value;
+      m_.job().Set(name, node);
     }
-  };
-  const std::string_view precision = job.Text("training.precision");
-  const bool adapters = m.row.text("task") == "lora";
-  only(IsOneOf(precision, "fp8|mxfp8|nvfp4"),
-       {"training.bf16_last_layers", "training.bf16_modules", "framework_options.fp8_attention",
-        "framework_options.fp8_output_layer", "framework_options.low_precision_gather"});
-  only(precision == "fp8", {"framework_options.fp8_recipe"});
-  only(m.cp() > 1, {"framework_options.cp_exchange"});
-  only(m.tp() == 1, {"framework_options.chunked_loss"});
-  only(m.pp() > 1 && !adapters, {"framework_options.deferred_head"});
-  only(job.Text(kRecomputeKey) == "full" || job.Has(kModulesKey),
-       {"framework_options.recompute_keeps"});
-  only(HasExperts(m.row),
-       {"parallel.etp", "training.moe_dispatcher", "training.moe_pad_to_capacity",
-        "training.moe_comm_overlap", "training.moe_delayed_weights",
-        "framework_options.moe_fused_router", "framework_options.moe_fused_mlp"});
-}
-
-// Samples of fine-tuning packed into sequences, where the plan allows it.
-void MapPacking(const Mapping& m) {
-  constexpr std::string_view kPacked = "training.packed_len";
-  if (!IsOneOf(m.row.text("task"), "sft|lora")) return;
-  const std::int64_t tokens = m.job().Whole(kPacked, 0);
-  const std::int64_t seq_len = m.job().Whole("training.seq_len", 1);
-  if (tokens > 0 && m.cp() == 1 && seq_len > tokens && seq_len % tokens == 0 &&
-      m.job().Text("framework_options.attention") != "unfused") {
-    return m.Assume("task={}: samples of {} tokens packed (the recipes')", m.row.text("task"),
-                    tokens);
+    return {};
   }
-  m.job().Drop(kPacked);
-  m.Assume("task={}: full sequences, as pretraining", m.row.text("task"));
-}
+  void Drop(const std::string& key) override { m_.job().Drop(key); }
+  void Assume(std::string text) override { m_.assumed->push_back(std::move(text)); }
+
+ private:
+  // Empty: nothing says it.
+  std::string TextOf(const std::string& name) const {
+    if (const std::string_view said = Said(name); !said.empty()) return std::string(said);
+    const auto fact = std::ranges::find(kFacts, name, &Fact::name);
+    if (fact != kFacts.end()) return fact->value(m_);
+    if (name == kCutFits) return CutFits() ? "true" : "false";
+    const std::string_view text = name;
+    if (text.starts_with(kFrameworkOf)) {
+      return std::string(m_.rule.framework->Said(text.substr(kFrameworkOf.size())));
+    }
+    if (text.starts_with(kChoicesOf)) {
+      return std::string((*job::FindKey(text.substr(kChoicesOf.size())))->choices);
+    }
+    if (name.find('.') != std::string::npos) return std::string(m_.job().Text(name));
+    const formats::Section& own = m_.release.own;
+    if (const Option* const option = FindOption(own.table().options, name)) {
+      const formats::Setting* const set = own.Find(name);
+      return set == nullptr ? "" : FormatOption(*option, set->value);
+    }
+    return m_.row.Knows(name) ? std::string(m_.row.text(name)) : "";
+  }
+
+  // Whether the rule $cut shares the layers out over $chunks.
+  bool CutFits() const {
+    const auto chunks = ParseInteger(Said("chunks"));
+    const std::string_view cut = Said("cut");
+    return chunks.ok() && !cut.empty() &&
+           !workload::CutLayers(job::Choose(workload::kStageCuts, cut), m_.out->model.layers,
+                                *chunks)
+                .empty();
+  }
+
+  Status SetModel(const std::string& key, const std::string& value) {
+    const OptionTable& options = workload::ModelOptions();
+    formats::Section keys(options);
+    ORRERY_ASSIGN_OR_RETURN(OptionValue read,
+                            ParseOption(*FindOption(options.options, key), value));
+    keys.Set(key, std::move(read), "data/row_rules.yaml");
+    workload::ApplyModelKeys(keys, true, &m_.out->model);
+    return {};
+  }
+
+  const Mapping& m_;
+  std::map<std::string, std::string, std::less<>> values_;  // names that rules set
+};
 
 void SayRelease(const Mapping& m) {
   std::string said;
@@ -155,14 +139,13 @@ void SayRelease(const Mapping& m) {
   if (!said.empty()) m.Assume("as the release's scripts, or config_extra: {}", said);
 }
 
-// What a model's modules for further tokens are not built with.
-void DropMtp(const Mapping& m) {
-  if (m.out->model.mtp_layers == 0 ||
-      (m.job().Text("training.offload") != "activations" && !m.gathers_units())) {
-    return;
+// What no run can do without, and no rule finds.
+Status CheckStated(const Configuration& row) {
+  for (const std::string_view column : {"tp", "pp", "gpus", "seq_len"}) {
+    if (column == "seq_len" && row.text("layer_kind") == "cnn") continue;  // an image is one token
+    ORRERY_RETURN_IF_ERROR(row.Needed(column).status());
   }
-  m.out->model.mtp_layers = 0;
-  m.Assume("prediction of further tokens: not built with this plan, left out");
+  return {};
 }
 
 // What cells say of the job's keys: of our columns, which the rules then read, or of a user's own,
@@ -205,27 +188,23 @@ Result<RowDraft> MapTraining(const Configuration& row, Assumed* assumed, std::in
   out.job.Set("framework", rule.framework->name);
   for (const formats::Field& field : m.release.job) out.job.Set(field.key, field.value);
   SetKeys(m, false);
-  ORRERY_RETURN_IF_ERROR(MapDegrees(m));
-  ORRERY_RETURN_IF_ERROR(MapBatch(m, micro_batch));
-  ORRERY_RETURN_IF_ERROR(MapPrecision(m));
+  ORRERY_RETURN_IF_ERROR(CheckStated(row));
   ORRERY_RETURN_IF_ERROR(MapModel(m));
   ORRERY_ASSIGN_OR_RETURN(out.cluster, MapTrainingMachine(row, tables, assumed));
-  MapStages(m);
-  MapSharding(m);
-  MapRecompute(m);
-  DropWhatSaysNothing(m);
-  MapAttention(m);
-  ORRERY_RETURN_IF_ERROR(MapOverlap(m));
-  MapLibraries(m);
-  if (HasExperts(row)) ORRERY_RETURN_IF_ERROR(MapExperts(m));
-  MapPacking(m);
-  ORRERY_RETURN_IF_ERROR(MapOffload(m));
-  DropMtp(m);
-  MapBf16Parts(m);
+  TrainingRow ruled(m, micro_batch);
+  ORRERY_RETURN_IF_ERROR(tables.rules.Apply(&ruled));
+  out.open_micro_batch = ruled.Said("open_micro_batch") == "true";
+  out.meter = ruled.Said("meter");
   ORRERY_RETURN_IF_ERROR(WriteModelAndCluster(m));
   SetKeys(m, true);
   SayRelease(m);
   return out;
+}
+
+std::vector<std::string_view> NamesForRules() {
+  std::vector<std::string_view> names = {kTrial, kCutFits};
+  for (const Fact& fact : kFacts) names.push_back(fact.name);
+  return names;
 }
 
 std::string_view TrainingStratum(const Configuration& row) {

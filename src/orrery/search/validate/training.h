@@ -26,7 +26,7 @@ struct RowDraft {
   workload::Model model;  // as the document has it, for rules that depend on it; the same below
   std::string preset;     // which the model begins with; empty: none
   cluster::Spec cluster;
-  std::string_view meter;         // mem_kind of the framework's own log; empty: torch_allocated
+  std::string meter;              // mem_kind of the framework's own log; empty: torch_allocated
   bool open_micro_batch = false;  // nothing says how a known batch is cut
 };
 
@@ -34,6 +34,9 @@ struct RowDraft {
 Result<RowDraft> MapTraining(const Configuration& row, std::vector<std::string>* assumed,
                              std::int64_t micro_batch = 1,
                              const RowTables& tables = BuiltInRowTables());
+
+// What rules may read beside columns, keys of the job and names that other rules set.
+std::vector<std::string_view> NamesForRules();
 
 // From the configuration alone, for rows that are refused too. In this order: "moe" (arch);
 // "fsdp/zero3" (an FSDP family, or sharding zero2 or zero3); "one node, small" (at most 8 GPUs); by

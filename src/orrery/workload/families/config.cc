@@ -17,14 +17,14 @@
 
 namespace orrery::workload {
 
-using families::Expression;
 using families::Families;
 using families::Family;
-using families::Value;
 using formats::Document;
+using formats::Expression;
 using formats::Field;
 using formats::Node;
 using formats::Section;
+using formats::Value;
 
 namespace {
 
@@ -55,6 +55,17 @@ std::string QuotePythonNumbers(std::string_view text) {
   return out.append(text.substr(copied));
 }
 
+// A list of equal items, one a layer, stands for its item.
+Value OfNode(const std::string& key, const Node& node) {
+  const auto alike = [&](const Node& item) {
+    return item.kind == Node::Kind::kScalar && item.text == node.items.front().text;
+  };
+  if (node.items.size() > 1 && std::ranges::all_of(node.items, alike)) {
+    return OfNode(key, node.items.front());
+  }
+  return {.text = node.text, .quoted = node.quoted, .key = key, .node = &node};
+}
+
 // The values of one family's row, for one file.
 class Reader final : public families::Scope {
  public:
@@ -69,6 +80,21 @@ class Reader final : public families::Scope {
       node = Find(*outer_, dotted);
     }
     return node;
+  }
+
+  // `key.length`, where the key has a list: how many items it has.
+  Result<std::optional<Value>> Named(const std::string& name) override {
+    constexpr std::string_view kLength = ".length";
+    if (name.ends_with(kLength)) {
+      const std::string key = name.substr(0, name.size() - kLength.size());
+      const Node* const list = Key(key);
+      if (list != nullptr && list->kind == Node::Kind::kList) {
+        return std::optional(Value{.text = std::to_string(list->items.size()), .key = key});
+      }
+    }
+    const Node* const node = Key(name);
+    if (node == nullptr) return std::optional<Value>();
+    return std::optional(OfNode(name, *node));
   }
 
   Result<std::optional<Value>> Field(const std::string& name) override {
@@ -137,7 +163,7 @@ class Reader final : public families::Scope {
     }
     for (const auto& [key, why] : family_.refused) {
       const Node* node = Key(key);
-      if (families::Holds(node)) {
+      if (formats::Holds(node)) {
         return InvalidInput("{}: {}: {}", document_.Where(*node), key, why);
       }
     }
@@ -170,7 +196,7 @@ class Reader final : public families::Scope {
   Result<std::optional<Value>> Largest(const std::vector<Expression>& expressions) {
     std::optional<Value> largest;
     for (const Expression& expression : expressions) {
-      ORRERY_ASSIGN_OR_RETURN(std::optional<Value> value, families::Evaluate(expression, this));
+      ORRERY_ASSIGN_OR_RETURN(std::optional<Value> value, formats::Evaluate(expression, this));
       if (!value) continue;
       if (expressions.size() > 1 && !Number(value->text)) return Wrong(*value, "a number");
       if (!largest || *Number(value->text) > *Number(largest->text)) largest = std::move(value);
@@ -232,7 +258,7 @@ class Rest {
   void Look(const Node& map, const Family& family) {
     for (const Field& field : map.fields) {
       const std::string& key = field.key;
-      if (key == "model_type" || family.Reads(key) || !families::Holds(&field.value)) continue;
+      if (key == "model_type" || family.Reads(key) || !formats::Holds(&field.value)) continue;
       if (key.starts_with('_')) continue;  // how transformers loaded the file
       const bool wrapper = !family.text_type.empty();
       if (wrapper && (key == "text_config" || key == "tie_word_embeddings")) continue;

@@ -100,7 +100,7 @@ class RowReader {
     for (const std::string& text : texts) {
       ORRERY_ASSIGN_OR_RETURN(
           Expression expression,
-          ParseExpression(text, [this](std::string_view word) { return IsField(word); }));
+          formats::ParseExpression(text, [this](std::string_view word) { return IsField(word); }));
       expressions.push_back(std::move(expression));
     }
     return {};
@@ -177,7 +177,7 @@ std::vector<std::string> Family::Keys() const {
     for (const std::string& key : more) keys.push_back(Top(key));
   };
   for (const auto& [name, expressions] : values) {
-    for (const Expression& expression : expressions) add(expression.Keys());
+    for (const Expression& expression : expressions) add(formats::NamesIn(expression));
   }
   for (const auto& [key, valid] : required) keys.push_back(Top(key));
   for (const auto* reasons : {&refused, &without_effect}) {

@@ -3,8 +3,8 @@
 // Users' files add rows to both (docs/formats/data.md).
 //
 // A family's row has the keys of a job file's `model`; its values say where a config.json has them
-// (expression.h), a list stands for the largest of its values. Names that begin with '_' are the
-// row's own. Besides:
+// (formats/expression.h), a list stands for the largest of its values. Names that begin with '_'
+// are the row's own. Besides:
 //   require       {key: value or list}: any other value of the key is refused; $other: that key's
 //   refuse        {key: reason}: where the key holds (neither null, false, 0 nor empty)
 //   without_effect {key: reason}: keys that change nothing for this family
@@ -35,10 +35,19 @@
 
 #include "orrery/base/schema.h"
 #include "orrery/base/status.h"
+#include "orrery/formats/expression.h"
 #include "orrery/formats/rows.h"
-#include "orrery/workload/families/expression.h"
 
 namespace orrery::workload::families {
+
+using formats::Expression;
+using formats::Value;
+
+// Where a row's expressions are looked up: the keys of a file, and the row's own values.
+class Scope : public formats::Names {
+ public:
+  virtual const formats::Node* Key(std::string_view dotted) = 0;  // null: missing, or null
+};
 
 // A word a layer, of the file and what it stands for.
 struct LayerWords {
