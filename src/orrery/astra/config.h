@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -13,7 +14,16 @@
 
 namespace orrery::astra {
 
-using Tick = std::uint64_t;  // ns
+using Tick = std::uint64_t;                             // ns
+inline constexpr Tick kLatest = 9'000'000'000'000'000;  // 104 days: no run goes on for longer
+
+// A time computed in double, cut to whole ns as ASTRA-sim cuts it. What is beyond any run stays
+// beyond it, and can be added to a time of one.
+inline Tick WholeTicks(double ns) {
+  constexpr Tick kBeyond = std::uint64_t{1} << 62;
+  if (!(ns < static_cast<double>(kBeyond))) return kBeyond;
+  return ns > 0 ? static_cast<Tick>(ns) : 0;
+}
 
 enum class Collective : std::uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll };
 inline constexpr std::size_t kCollectives = 4;

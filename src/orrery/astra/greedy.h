@@ -6,6 +6,7 @@
 // Source: Rashidi et al., Themis, ISCA'22; ASTRA-sim's OfflineGreedy.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -16,7 +17,7 @@ namespace orrery::astra {
 
 class GreedyScheduler {
  public:
-  explicit GreedyScheduler(const NetworkConfig& network, std::size_t ranks);
+  GreedyScheduler(const NetworkConfig& network, std::size_t ranks);
 
   struct Chunk {
     std::vector<int> order;   // of dimensions

@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t kMiB = 1 << 20;
 using Order = std::vector<int>;
 
-NetworkConfig Network(const std::vector<int>& npus, const std::vector<double>& bandwidths) {
+NetworkConfig NetworkOf(const std::vector<int>& npus, const std::vector<double>& bandwidths) {
   NetworkConfig network;
   for (std::size_t d = 0; d < npus.size(); ++d) {
     Dimension dimension;
@@ -45,7 +45,7 @@ std::vector<Order> Orders(GreedyScheduler* scheduler, std::uint64_t chunks,
 //   chunk 4: gap 0.1875   0 1           -> 3.1875, 3.0
 //   chunk 5: gap 0.1875   1 0           -> 3.375, 4.5
 TEST(Themis, BeginsWhereLeastIsToDo) {
-  GreedyScheduler scheduler(Network({4, 4}, {100, 50}), 1);
+  GreedyScheduler scheduler(NetworkOf({4, 4}, {100, 50}), 1);
   EXPECT_EQ(Orders(&scheduler, 6),
             (std::vector<Order>{{0, 1}, {1, 0}, {0, 1}, {0, 1}, {0, 1}, {1, 0}}));
 }
@@ -58,7 +58,7 @@ TEST(Themis, BeginsWhereLeastIsToDo) {
 TEST(Themis, EvenLoadsTakeTheNetworksOrder) {
   for (const auto& [slower, order] :
        std::vector<std::pair<double, Order>>{{3.9, {0, 1}}, {3.5, {0, 1}}, {3, {1, 0}}}) {
-    GreedyScheduler scheduler(Network({4, 4}, {100, 100 / slower}), 1);
+    GreedyScheduler scheduler(NetworkOf({4, 4}, {100, 100 / slower}), 1);
     EXPECT_EQ(Orders(&scheduler, 2)[1], order) << slower;
   }
 }
@@ -68,7 +68,7 @@ TEST(Themis, EvenLoadsTakeTheNetworksOrder) {
 // 0.094 for the middle one, 1/32 · 1/2 = 0.016 for the first: 0.516, 0.469, 0.984. Chunk 2: 1,
 // 0, 2.
 TEST(Themis, OfThreeDimensions) {
-  GreedyScheduler scheduler(Network({2, 4, 8}, {50, 50, 50}), 1);
+  GreedyScheduler scheduler(NetworkOf({2, 4, 8}, {50, 50, 50}), 1);
   EXPECT_EQ(Orders(&scheduler, 3), (std::vector<Order>{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}}));
 }
 
@@ -77,7 +77,7 @@ TEST(Themis, OfThreeDimensions) {
 // = 6 and the first with 4 · 3 = 12, so that chunk 1 begins in the first. (ASTRA-sim's code counts
 // 3 and 24, with the same order.)
 TEST(Themis, AGatherBeginsWhereMostIsToDo) {
-  GreedyScheduler scheduler(Network({4, 4}, {100, 50}), 1);
+  GreedyScheduler scheduler(NetworkOf({4, 4}, {100, 50}), 1);
   EXPECT_EQ(Orders(&scheduler, 2, 0xFF, Collective::kAllGather)[1], (Order{0, 1}));
 }
 
@@ -85,7 +85,7 @@ TEST(Themis, AGatherBeginsWhereMostIsToDo) {
 // the first dimension alone make it 2.4375, so that the next begins in the second. Had they loaded
 // the second, too, it were 2.625. A collective at another time knows no loads.
 TEST(Themis, CountsWhatIsInvolved) {
-  GreedyScheduler scheduler(Network({4, 4}, {100, 50}), 1);
+  GreedyScheduler scheduler(NetworkOf({4, 4}, {100, 50}), 1);
   Orders(&scheduler, 2);
   Orders(&scheduler, 2, 0b01);
   EXPECT_EQ(Orders(&scheduler, 1)[0], (Order{1, 0}));

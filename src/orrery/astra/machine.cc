@@ -7,10 +7,7 @@
 namespace orrery::astra {
 namespace {
 
-// Tags of collectives' messages and of hand-shakes stand apart from those of traces.
-constexpr std::uint32_t kHandShakeTag = 1'000'000'000;
-constexpr std::uint64_t kHandShakeBytes = 8192;
-constexpr Tick kLatest = 9'000'000'000'000'000;  // 104 days
+constexpr std::uint64_t kHandShakeBytes = 8192;  // ASTRA-sim's
 
 }  // namespace
 
@@ -38,27 +35,23 @@ Machine::Machine(const MachineInputs& in, bool fold)
   if (memory.kind == MemoryKind::kPool) controllers_.resize(1);
   if (memory.kind == MemoryKind::kPerNode) controllers_.resize(memory.nodes);
   for (std::uint32_t r = 0; system_.bus.shared && r < ranks_.size(); ++r) {
-    buses_.push_back(std::make_unique<MemoryBus>(
-        system_.bus,
-        MemoryBus::Hooks{.now = [this] { return now(); },
-                         .schedule =
-                             [this, r](Tick delay, std::uint8_t end, MemoryBus::Step step) {
-                               Schedule(r, delay,
-                                        {.kind = Local::Kind::kBus,
-                                         .a = end,
-                                         .b = static_cast<std::uint32_t>(step)});
-                             },
-                         .done =
-                             [this, r](const MemoryBus::Delivery& d) {
-                               EndHandOver(r, {.kind = Local::Kind::kHandOver,
-                                               .reduces = d.reduces,
-                                               .a = d.stream,
-                                               .bytes = d.bytes});
-                             }}));
+    buses_.push_back(std::make_unique<MemoryBus>(system_.bus, BusHooks(r)));
   }
-  for (const auto& [id, members] : in_.workload->groups) {
-    for (std::uint32_t i = 0; i < members.size(); ++i) places_[id][members[i]] = i;
-  }
+}
+
+MemoryBus::Hooks Machine::BusHooks(std::uint32_t rank) {
+  MemoryBus::Hooks hooks;
+  hooks.now = [this] { return now(); };
+  hooks.schedule = [this, rank](Tick delay, std::uint8_t end, MemoryBus::Step step) {
+    Schedule(rank, delay,
+             {.kind = Local::Kind::kBus, .a = end, .b = static_cast<std::uint32_t>(step)});
+  };
+  hooks.done = [this, rank](const MemoryBus::Delivery& d) {
+    EndHandOver(
+        rank,
+        {.kind = Local::Kind::kHandOver, .reduces = d.reduces, .a = d.stream, .bytes = d.bytes});
+  };
+  return hooks;
 }
 
 Status Machine::Run() {
@@ -105,12 +98,7 @@ void Machine::Schedule(std::uint32_t rank, Tick delay, const Local& local) {
   const Tick time = now() + delay;
   Pending& pending = pending_[rank];
   if (Timed* const timed = TimedAt(&pending, time); timed != nullptr) {
-    if (free_more_locals_.empty()) {
-      free_more_locals_.push_back(static_cast<std::uint32_t>(more_locals_.size()));
-      more_locals_.emplace_back();
-    }
-    const std::uint32_t id = free_more_locals_.back();
-    free_more_locals_.pop_back();
+    const std::uint32_t id = TakePlace(&more_locals_, &free_more_locals_);
     more_locals_[id] = {local, kNobody};
     (timed->more == kNobody ? timed->more : more_locals_[timed->last].next) = id;
     timed->last = id;
@@ -175,7 +163,7 @@ void Machine::EndHandOver(std::uint32_t rank, const Local& local) {
   Local again = local;
   again.reduces = false;
   const double pass = static_cast<double>(local.bytes) / system_.local_mem_bandwidth * 1e9;
-  if (!(pass < 9e15)) {
+  if (!(pass < static_cast<double>(kLatest))) {
     return Fail(InvalidInput("a reduction of {} bytes needs local-mem-bw", local.bytes));
   }
   Schedule(rank, 3 * static_cast<Tick>(pass), again);  // two reads and a write
@@ -211,12 +199,7 @@ void Machine::Hear(const Handler& handler) {
 void Machine::Send(std::uint32_t rank, std::uint32_t to, std::uint64_t bytes, std::uint32_t tag,
                    std::uint32_t offset, const Handler& handler) {
   if (!in_.run.rendezvous) return SendNow(rank, to, bytes, tag, offset, handler);
-  if (free_rendezvous_.empty()) {
-    free_rendezvous_.push_back(static_cast<std::uint32_t>(rendezvous_.size()));
-    rendezvous_.emplace_back();
-  }
-  const std::uint32_t id = free_rendezvous_.back();
-  free_rendezvous_.pop_back();
+  const std::uint32_t id = TakePlace(&rendezvous_, &free_rendezvous_);
   rendezvous_[id] = {true, rank, to, tag, offset, bytes, handler};
   ReceiveNow(rank, to, kHandShakeBytes, tag + kHandShakeTag, offset,
              {Handler::Kind::kRendezvous, id, 0});
@@ -225,12 +208,7 @@ void Machine::Send(std::uint32_t rank, std::uint32_t to, std::uint64_t bytes, st
 void Machine::Receive(std::uint32_t rank, std::uint32_t from, std::uint64_t bytes,
                       std::uint32_t tag, std::uint32_t offset, const Handler& handler) {
   if (!in_.run.rendezvous) return ReceiveNow(rank, from, bytes, tag, offset, handler);
-  if (free_rendezvous_.empty()) {
-    free_rendezvous_.push_back(static_cast<std::uint32_t>(rendezvous_.size()));
-    rendezvous_.emplace_back();
-  }
-  const std::uint32_t id = free_rendezvous_.back();
-  free_rendezvous_.pop_back();
+  const std::uint32_t id = TakePlace(&rendezvous_, &free_rendezvous_);
   rendezvous_[id] = {false, rank, from, tag, offset, bytes, handler};
   SendNow(rank, from, kHandShakeBytes, tag + kHandShakeTag, offset,
           {Handler::Kind::kRendezvous, id, 0});
@@ -252,12 +230,7 @@ void Machine::SendNow(std::uint32_t rank, std::uint32_t to, std::uint64_t bytes,
   }
   ++sent_;
   bytes_ += bytes;
-  if (free_messages_.empty()) {
-    free_messages_.push_back(static_cast<std::uint32_t>(messages_.size()));
-    messages_.emplace_back();
-  }
-  const std::uint32_t id = free_messages_.back();
-  free_messages_.pop_back();
+  const std::uint32_t id = TakePlace(&messages_, &free_messages_);
   messages_[id] = {box, to, rank, Network::kNone, handler};
   TakeLink(network_.NextStep(rank, to).link, id);
 }
@@ -366,8 +339,9 @@ std::string WhyNotFolded(const MachineInputs& in) {
       return "custom collectives";
     }
     for (const Implementation& i : in.system->implementations[c]) {
-      if (i.algorithm == Algorithm::kDoubleBinaryTree)
+      if (i.algorithm == Algorithm::kDoubleBinaryTree) {
         return "ranks differ in their place in trees";
+      }
     }
   }
   return "";

@@ -17,21 +17,13 @@
 // Source: astra-sim 518bd51 (its behaviour). Cost: three events a message, unfolded.
 #pragma once
 
+#include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "orrery/astra/config.h"
-#include "orrery/astra/greedy.h"
-#include "orrery/astra/logical.h"
-#include "orrery/astra/mailbox.h"
-#include "orrery/astra/network.h"
 #include "orrery/astra/program.h"
-#include "orrery/astra/time_queue.h"
 #include "orrery/base/status.h"
 
 namespace orrery::astra {
@@ -71,7 +63,8 @@ struct MachineResult {
   std::string not_folded_because;
 };
 
-// Code::kInfeasible for a deadlock.
+// Code::kInfeasible for a deadlock and a run of more than 104 days; Code::kInvalidInput for a
+// collective that its implementation or its bytes do not allow. REQUIRES: Network::Check passes.
 Result<MachineResult> RunMachine(const MachineInputs& inputs, bool fold);
 
 }  // namespace orrery::astra

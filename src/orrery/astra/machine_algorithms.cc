@@ -1,7 +1,6 @@
 // What a phase does: rings, direct exchanges, halving-doubling, double binary trees, and graphs of
 // one's own.
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <bit>
 
 #include "orrery/astra/machine_state.h"
@@ -9,8 +8,8 @@
 namespace orrery::astra {
 namespace {
 
-constexpr Tick kFastHandOver = 10;  // within a communicator
-constexpr std::uint64_t kMostOnBus = 0x7FFFFFFF;
+constexpr Tick kFastHandOver = 10;                // ASTRA-sim's, within a communicator
+constexpr std::uint64_t kMostOnBus = 0x7FFFFFFF;  // MemoryBus::Move
 
 }  // namespace
 
@@ -164,10 +163,10 @@ std::uint32_t Machine::Partner(const Stream& s, const Halving& h) const {
   return forward ? (p.place + h.distance) % n : (p.place + n - h.distance % n) % n;
 }
 
-bool Machine::SendNext(std::uint32_t stream) {
+void Machine::SendNext(std::uint32_t stream) {
   Stream& s = streams_[stream];
   Work& w = s.work;
-  if (w.packets == 0 || w.steps == 0 || w.free == 0) return false;
+  if (w.packets == 0 || w.steps == 0 || w.free == 0) return;
   if (w.out != kNobody) {
     --w.steps;
     --w.packets;
@@ -176,7 +175,7 @@ bool Machine::SendNext(std::uint32_t stream) {
     mailbox_.Keep(w.out);
     Transfer(w.out, {});
     Post(mailbox_.Receive(w.in, handler), handler);
-    return true;
+    return;
   }
   const Phase& p = s.phase();
   const std::uint32_t n = p.ring.size;
@@ -209,7 +208,6 @@ bool Machine::SendNext(std::uint32_t stream) {
   Send(rank, ring.At(to, rank, place), bytes, tag, dimension + sent, {});
   Receive(rank, ring.At(from, rank, place), bytes, tag, dimension + received,
           {Handler::Kind::kStream, stream, 0});
-  return true;
 }
 
 void Machine::EndIfDone(std::uint32_t stream) {
@@ -319,9 +317,9 @@ void Machine::CustomIssue(std::uint32_t stream, std::uint32_t node) {
     return Fail(InvalidInput("a custom collective's graph sends from place {} to itself", n.peer));
   }
   if (n.kind == NodeKind::kSend) {
-    Send(s.rank, peer, n.amount, n.tag % 500'000'000, 0, handler);
+    Send(s.rank, peer, n.amount, n.tag % kCollectiveTag, 0, handler);
   } else {
-    Receive(s.rank, peer, n.amount, n.tag % 500'000'000, 0, handler);
+    Receive(s.rank, peer, n.amount, n.tag % kCollectiveTag, 0, handler);
   }
 }
 

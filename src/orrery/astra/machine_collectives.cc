@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <numeric>
 
 #include "orrery/astra/machine_state.h"
@@ -10,12 +10,12 @@
 namespace orrery::astra {
 namespace {
 
-constexpr std::uint32_t kCollectiveTag = 500'000'000;
-constexpr std::uint32_t kStreamsOfGroup = 1'000'000;
+constexpr std::uint32_t kStreamsOfGroup = 1'000'000;  // ASTRA-sim's: a group's begin at id times it
 
 }  // namespace
 
-// Which queue of a dimension, and whether its ring runs clockwise: half of them run back.
+// Which queue of a dimension is next, and whether its ring runs clockwise: half of them run back.
+// FirstQueue is of the half that does not, LastQueue of the other.
 std::pair<int, bool> Machine::NextQueue(Rank* rank, int level) const {
   const int n = in_.run.queues_per_dimension;
   Level& l = rank->levels[static_cast<std::size_t>(level)];
@@ -135,12 +135,10 @@ Machine::Phase Machine::MakePhase(std::uint32_t rank, const Layout& layout, Coll
 }
 
 // The phases of a chunk of `bytes`. False: there are none.
-bool Machine::AddPhases(std::uint32_t rank, const Node& node, std::uint64_t bytes,
-                        const std::vector<int>& order, unsigned involved,
+bool Machine::AddPhases(std::uint32_t rank, const Layout& layout, Collective of,
+                        std::uint64_t bytes, const std::vector<int>& order, unsigned involved,
                         std::vector<Phase>* phases) {
-  const Layout& layout = *LayoutOf(rank, node);
   Rank& r = ranks_[rank];
-  const Collective of = node.collective;
   std::vector<int> dims;
   for (const int d : order) {
     const bool used =
@@ -198,8 +196,7 @@ void Machine::BeginCollective(std::uint32_t rank, std::uint32_t node) {
                                   ? by_node->second
                                   : system_.custom[static_cast<std::size_t>(n.collective)];
   if (!custom.empty()) {
-    BeginCustom(rank, node, custom);
-    return;
+    return BeginCustom(rank, node, custom);
   }
   const Layout* layout = LayoutOf(rank, n);
   if (layout == nullptr) return;
@@ -215,12 +212,7 @@ void Machine::BeginCollective(std::uint32_t rank, std::uint32_t node) {
                      "(preferred-dataset-splits)",
                      rank, n.id, n.amount, splits));
   }
-  if (free_collectives_.empty()) {
-    free_collectives_.push_back(static_cast<std::uint32_t>(collectives_.size()));
-    collectives_.emplace_back();
-  }
-  const std::uint32_t collective = free_collectives_.back();
-  free_collectives_.pop_back();
+  const std::uint32_t collective = TakePlace(&collectives_, &free_collectives_);
   collectives_[collective] = {rank, node, 0, 0};
   const std::int64_t priority = PriorityOf(&r, n);
   if (rank == 0 && greedy_ && last_collective_ != now()) {
@@ -233,7 +225,7 @@ void Machine::BeginCollective(std::uint32_t rank, std::uint32_t node) {
     ++collectives_[collective].streams;
     const std::vector<int> order = OrderOf(rank, n, *layout, wanted, &left, &chunk);
     std::vector<Phase> phases;
-    if (!AddPhases(rank, n, chunk, order, involved, &phases)) {
+    if (!AddPhases(rank, *layout, n.collective, chunk, order, involved, &phases)) {
       return Fail(InvalidInput("rank {}: node {}: a collective over no dimension (involved_dim)",
                                rank, n.id));
     }
@@ -242,7 +234,7 @@ void Machine::BeginCollective(std::uint32_t rank, std::uint32_t node) {
   }
 }
 
-bool Machine::BeginCustom(std::uint32_t rank, std::uint32_t node, const std::string& prefix) {
+void Machine::BeginCustom(std::uint32_t rank, std::uint32_t node, const std::string& prefix) {
   Rank& r = ranks_[rank];
   const Node& n = r.program->nodes[node];
   Phase phase;
@@ -256,29 +248,17 @@ bool Machine::BeginCustom(std::uint32_t rank, std::uint32_t node, const std::str
   phase.bytes = phase.after = n.amount;
   Result<const Program*> program = in_.custom(prefix, phase.place, n.amount);
   if (!program.ok()) {
-    Fail(std::move(program).TakeStatus());
-    return false;
+    return Fail(std::move(program).TakeStatus());
   }
   phase.custom = *program;
-  if (free_collectives_.empty()) {
-    free_collectives_.push_back(static_cast<std::uint32_t>(collectives_.size()));
-    collectives_.emplace_back();
-  }
-  const std::uint32_t collective = free_collectives_.back();
-  free_collectives_.pop_back();
+  const std::uint32_t collective = TakePlace(&collectives_, &free_collectives_);
   collectives_[collective] = {rank, node, 1, 0};
   AddStream(rank, collective, n, PriorityOf(&r, n), {phase});
-  return true;
 }
 
 void Machine::AddStream(std::uint32_t rank, std::uint32_t collective, const Node& node,
                         std::int64_t priority, std::vector<Phase> phases) {
-  if (free_streams_.empty()) {
-    free_streams_.push_back(static_cast<std::uint32_t>(streams_.size()));
-    streams_.emplace_back();
-  }
-  const std::uint32_t id = free_streams_.back();
-  free_streams_.pop_back();
+  const std::uint32_t id = TakePlace(&streams_, &free_streams_);
   Stream& s = streams_[id];
   s = {};
   s.rank = rank;
@@ -372,11 +352,10 @@ void Machine::EndCollective(std::uint32_t collective) {
 
 // Behind those that run, and those of at least its priority.
 void Machine::Insert(Queue* queue, std::uint32_t id) {
-  auto at = queue->streams.begin();
-  while (at != queue->streams.end() &&
-         (streams_[*at].initialized || streams_[*at].priority >= streams_[id].priority)) {
-    ++at;
-  }
+  const std::int64_t priority = streams_[id].priority;
+  const auto at = std::ranges::partition_point(queue->streams, [&](std::uint32_t other) {
+    return streams_[other].initialized || streams_[other].priority >= priority;
+  });
   queue->streams.insert(at, id);
 }
 

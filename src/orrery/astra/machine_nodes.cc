@@ -1,6 +1,8 @@
 // A rank's program: which nodes run, and what they do.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "orrery/astra/machine_state.h"
 
 namespace orrery::astra {
@@ -12,11 +14,16 @@ void Machine::Start(std::uint32_t rank) {
   if (!in_.watched.empty() && (fold_ || in_.watched[rank])) r.began.resize(nodes.size());
   for (std::uint32_t i = 0; i < nodes.size(); ++i) {
     r.open.push_back(nodes[i].open);
-    if (nodes[i].open > 0) continue;
-    r.ready[static_cast<std::size_t>(nodes[i].unit)].push(i);
-    ++r.ready_count;
+    if (nodes[i].open == 0) MakeReady(&r, {i});
   }
   IssueReady(rank);
+}
+
+void Machine::MakeReady(Rank* r, const std::vector<std::uint32_t>& freed) {
+  for (const std::uint32_t f : freed) {
+    r->ready[static_cast<std::size_t>(r->program->nodes[f].unit)].push(f);
+  }
+  r->ready_count += freed.size();
 }
 
 // Gives the time since the last change to what ran in it.
@@ -54,10 +61,7 @@ void Machine::EndNode(std::uint32_t rank, std::uint32_t node) {
   if (!r.began.empty()) nodes_.push_back({rank, node, r.began[node], now()});
   std::vector<std::uint32_t> freed;
   Release(rank, node, &freed);
-  for (const std::uint32_t f : freed) {
-    r.ready[static_cast<std::size_t>(r.program->nodes[f].unit)].push(f);
-  }
-  r.ready_count += freed.size();
+  MakeReady(&r, freed);
   IssueReady(rank);
 }
 
@@ -67,10 +71,7 @@ void Machine::IssueReady(std::uint32_t rank) {
   Rank& r = ranks_[rank];
   std::vector<std::uint32_t> freed;
   do {
-    for (const std::uint32_t f : freed) {
-      r.ready[static_cast<std::size_t>(r.program->nodes[f].unit)].push(f);
-    }
-    r.ready_count += freed.size();
+    MakeReady(&r, freed);
     freed.clear();
     for (;;) {
       std::uint32_t next = kNobody;
@@ -95,10 +96,7 @@ void Machine::IssueReady(std::uint32_t rank) {
       if (!status_.ok()) return;
     }
   } while (!in_.run.stalls && !freed.empty() && r.ready_count + freed.size() == r.left);
-  for (const std::uint32_t f : freed) {
-    r.ready[static_cast<std::size_t>(r.program->nodes[f].unit)].push(f);
-  }
-  r.ready_count += freed.size();
+  MakeReady(&r, freed);
   if (r.left == 0 && !r.finished) {
     r.finished = true;
     r.times.finish = now();
@@ -122,28 +120,30 @@ void Machine::Issue(std::uint32_t rank, std::uint32_t node) {
       BeginCollective(rank, node);
       return;
     case NodeKind::kBroadcast:
-      if (free_collectives_.empty()) {
-        free_collectives_.push_back(static_cast<std::uint32_t>(collectives_.size()));
-        collectives_.emplace_back();
-      }
-      collectives_[free_collectives_.back()] = {rank, node, 1, 0};
-      Schedule(rank, n.amount, {.kind = Local::Kind::kBroadcast, .a = free_collectives_.back()});
-      free_collectives_.pop_back();
+      BeginBroadcast(rank, node);
       return;
     case NodeKind::kSend:
-      Send(rank, n.peer, n.amount, n.tag % 500'000'000, 0, {Handler::Kind::kNode, rank, node});
+      Send(rank, n.peer, n.amount, n.tag % kCollectiveTag, 0, {Handler::Kind::kNode, rank, node});
       return;
     case NodeKind::kReceive:
-      Receive(rank, n.peer, n.amount, n.tag % 500'000'000, 0, {Handler::Kind::kNode, rank, node});
+      Receive(rank, n.peer, n.amount, n.tag % kCollectiveTag, 0,
+              {Handler::Kind::kNode, rank, node});
       return;
   }
+}
+
+void Machine::BeginBroadcast(std::uint32_t rank, std::uint32_t node) {
+  const std::uint32_t collective = TakePlace(&collectives_, &free_collectives_);
+  collectives_[collective] = {rank, node, 1, 0};
+  Schedule(rank, ranks_[rank].program->nodes[node].amount,
+           {.kind = Local::Kind::kBroadcast, .a = collective});
 }
 
 namespace {
 
 Tick AccessTime(const MemoryConfig& memory, std::uint64_t bytes) {
   return memory.latency +
-         static_cast<Tick>(static_cast<double>(bytes) / static_cast<double>(memory.bandwidth));
+         WholeTicks(static_cast<double>(bytes) / static_cast<double>(memory.bandwidth));
 }
 
 }  // namespace

@@ -2,21 +2,53 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
-#include <set>
-#include <unordered_map>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "orrery/astra/greedy.h"
+#include "orrery/astra/logical.h"
 #include "orrery/astra/machine.h"
+#include "orrery/astra/mailbox.h"
 #include "orrery/astra/memory_bus.h"
+#include "orrery/astra/network.h"
+#include "orrery/astra/time_queue.h"
 
 namespace orrery::astra {
 
 inline constexpr std::uint32_t kNobody = 0xFFFFFFFFu;
 inline constexpr Tick kNever = ~Tick{0};
 
+// Traces' tags lie below kCollectiveTag, those of collectives from there on; a hand-shake has the
+// tag of its message and kHandShakeTag.
+inline constexpr std::uint32_t kCollectiveTag = 500'000'000;
+inline constexpr std::uint32_t kHandShakeTag = 1'000'000'000;
+
+// A place in a pool whose free places are known.
+template <class T>
+std::uint32_t TakePlace(std::vector<T>* pool, std::vector<std::uint32_t>* free) {
+  if (free->empty()) {
+    pool->emplace_back();
+    return static_cast<std::uint32_t>(pool->size() - 1);
+  }
+  const std::uint32_t place = free->back();
+  free->pop_back();
+  return place;
+}
+
 class Machine {
  public:
   Machine(const MachineInputs& in, bool fold);
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
   Status Run();
   bool tied() const { return tied_; }
   MachineResult Finished() const;
@@ -121,7 +153,7 @@ class Machine {
     std::vector<std::uint32_t> streams;  // those that run stand in front
     std::size_t running = 0;
     // Folded: what came and went at the last instant at which something did.
-    Tick came_at = ~Tick{0}, went_at = ~Tick{0};
+    Tick came_at = kNever, went_at = kNever;
     bool came_new = false;  // of a collective that began
     std::uint32_t came = kNobody;
     std::int64_t started = 0;  // the lowest priority that went's place was given to
@@ -163,7 +195,7 @@ class Machine {
     int round_robin = 0;
     RankTimes times;
     Tick counted = 0;  // until when `times` counts
-    Tick node_ended = ~Tick{0};
+    Tick node_ended = kNever;
     std::vector<Tick> began;  // by node, of a watched rank
   };
 
@@ -172,6 +204,7 @@ class Machine {
   void Fail(Status status) {
     if (status_.ok()) status_ = std::move(status);
   }
+  MemoryBus::Hooks BusHooks(std::uint32_t rank);
   void Schedule(std::uint32_t rank, Tick delay, const Local& local);
   static Timed* TimedAt(Pending* pending, Tick time);
   void RunRank(std::uint32_t rank);
@@ -201,8 +234,10 @@ class Machine {
   // machine_nodes.cc: a rank's program
   void Start(std::uint32_t rank);
   void EndNode(std::uint32_t rank, std::uint32_t node);
+  static void MakeReady(Rank* rank, const std::vector<std::uint32_t>& freed);
   void IssueReady(std::uint32_t rank);
   void Issue(std::uint32_t rank, std::uint32_t node);
+  void BeginBroadcast(std::uint32_t rank, std::uint32_t node);
   void Release(std::uint32_t rank, std::uint32_t node, std::vector<std::uint32_t>* freed);
   void Count(Rank* rank) const;
   void Access(std::uint32_t rank, std::uint32_t node);
@@ -211,13 +246,13 @@ class Machine {
 
   // machine_collectives.cc: chunks and queues
   void BeginCollective(std::uint32_t rank, std::uint32_t node);
-  bool AddPhases(std::uint32_t rank, const Node& node, std::uint64_t bytes,
-                 const std::vector<int>& order, unsigned involved, std::vector<Phase>* phases);
   struct Layout {  // a collective's logical dimensions
     std::vector<Implementation> implementations;
     std::vector<Ring> rings;
     bool world = true;
   };
+  bool AddPhases(std::uint32_t rank, const Layout& layout, Collective of, std::uint64_t bytes,
+                 const std::vector<int>& order, unsigned involved, std::vector<Phase>* phases);
   const Layout* LayoutOf(std::uint32_t rank, const Node& node);
   Phase MakePhase(std::uint32_t rank, const Layout& layout, Collective of, Collective type, int d,
                   std::uint64_t bytes, std::pair<int, bool> queue);
@@ -227,7 +262,7 @@ class Machine {
   std::int64_t PriorityOf(Rank* rank, const Node& node) const;
   std::vector<int> OrderOf(std::uint32_t rank, const Node& node, const Layout& layout,
                            std::uint64_t wanted, std::uint64_t* left, std::uint64_t* chunk);
-  bool BeginCustom(std::uint32_t rank, std::uint32_t node, const std::string& prefix);
+  void BeginCustom(std::uint32_t rank, std::uint32_t node, const std::string& prefix);
   void AddStream(std::uint32_t rank, std::uint32_t collective, const Node& node,
                  std::int64_t priority, std::vector<Phase> phases);
   void Proceed(std::uint32_t id);
@@ -245,9 +280,9 @@ class Machine {
   void HandedOver(std::uint32_t stream);
   void Received(std::uint32_t stream);
   void InsertPacket(std::uint32_t stream);
-  bool SendNext(std::uint32_t stream);
+  void SendNext(std::uint32_t stream);
   void EndIfDone(std::uint32_t stream);
-  // Between an NPU and its memory. On the memory bus a movement also has a direction, and may go
+  // A hand-over between an NPU and its memory: on the memory bus it has a direction, and may go
   // back before it is done.
   struct Way {
     bool to_memory = false, back = false;
@@ -282,7 +317,6 @@ class Machine {
   std::vector<Rendezvous> rendezvous_;
   std::vector<std::uint32_t> free_rendezvous_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Layout> layouts_;  // by collective and group
-  std::map<std::uint32_t, std::unordered_map<std::uint32_t, std::uint32_t>> places_;  // by group
   std::optional<GreedyScheduler> greedy_;
   Tick last_collective_ = 0;
   struct Controller {

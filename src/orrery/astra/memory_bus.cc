@@ -5,9 +5,10 @@
 namespace orrery::astra {
 namespace {
 
+// ASTRA-sim's constants.
 constexpr double kInnerG = 0.0038;  // ns a byte
-constexpr int kMostInRow = 8;
-constexpr Tick kProcessing = 50;  // at least
+constexpr int kMostInRow = 8;       // sends; beyond them the other end goes first
+constexpr Tick kProcessing = 50;    // ns of a reduction, beside those of its bytes
 
 }  // namespace
 
@@ -73,11 +74,11 @@ void MemoryBus::SendNext(std::uint8_t end) {
   partner.state = State::kReceiving;
   partner.sent = 0;
   const auto start = static_cast<double>(wait);
-  hooks_.schedule(static_cast<Tick>(start + bytes * partner.G + static_cast<double>(config_.L) +
-                                    static_cast<double>(config_.o)),
+  hooks_.schedule(WholeTicks(start + bytes * partner.G + static_cast<double>(config_.L) +
+                             static_cast<double>(config_.o)),
                   other, Step::kReceived);
   own.state = State::kSending;
-  hooks_.schedule(static_cast<Tick>(start + own.G * bytes), end, Step::kSent);
+  hooks_.schedule(WholeTicks(start + own.G * bytes), end, Step::kSent);
 }
 
 void MemoryBus::Handle(std::uint8_t end, Step step) {

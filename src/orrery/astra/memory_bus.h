@@ -1,10 +1,10 @@
 // ASTRA-sim's memory bus (`model-shared-bus`): what an NPU hands over to its memory, or back, takes
 // turns on a bus with LogGP's L, o, g and G, in place of a fixed delay.
 //
-// A bus has two ends; one sends while the other receives. An end that has sent eight in a row lets
-// the other go first. What the NPU's end sends or has received crosses a second bus of its own
-// first, the inner one, whose G is fixed. Where a movement is reduced the receiving end works on
-// one at a time.
+// A bus has two ends; one sends while the other receives. An end that has sent more than eight
+// in a row lets the other go first. What the NPU's end sends or has received crosses a second bus
+// of its own first, the inner one, whose G is fixed. Where a movement is reduced the receiving end
+// works on one at a time.
 //
 // Source: astra-sim 518bd51 (its behaviour: which lists there are, in which order events are
 // registered, and where a time in double is cut to whole ns). Cost: four events a movement at
@@ -38,8 +38,6 @@ class MemoryBus {
   MemoryBus(const BusConfig& config, Hooks hooks);
   MemoryBus(const MemoryBus&) = delete;
   MemoryBus& operator=(const MemoryBus&) = delete;
-  MemoryBus(MemoryBus&&) = default;
-  MemoryBus& operator=(MemoryBus&&) = delete;
 
   // From the NPU to its memory, or back; `back`: it returns over the bus before it is done.
   // REQUIRES: bytes < 2^31.

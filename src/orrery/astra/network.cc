@@ -1,9 +1,9 @@
 #include "orrery/astra/network.h"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace orrery::astra {
-
 namespace {
 
 constexpr std::size_t kMostLinks = std::size_t{1} << 26;
@@ -50,7 +50,7 @@ Tick Network::Delay(std::uint32_t from, std::uint32_t to, std::uint64_t bytes) c
       hops = static_cast<int>(std::min(way, n - way));
     }
     const double latency = hops * d.latency;
-    return static_cast<Tick>(latency + static_cast<double>(bytes) / d.bandwidth);
+    return WholeTicks(latency + static_cast<double>(bytes) / d.bandwidth);
   }
   return 0;
 }
@@ -86,12 +86,12 @@ Network::Step Network::NextStep(std::uint32_t device, std::uint32_t to) const {
 }
 
 Tick Network::Busy(const Link& link, std::uint64_t bytes) const {
-  return static_cast<Tick>(static_cast<double>(bytes) / dimensions_[link.dimension].bandwidth);
+  return WholeTicks(static_cast<double>(bytes) / dimensions_[link.dimension].bandwidth);
 }
 
 Tick Network::Transit(const Link& link, std::uint64_t bytes) const {
   const Dimension& d = dimensions_[link.dimension];
-  return static_cast<Tick>(d.latency + static_cast<double>(bytes) / d.bandwidth);
+  return WholeTicks(d.latency + static_cast<double>(bytes) / d.bandwidth);
 }
 
 }  // namespace orrery::astra

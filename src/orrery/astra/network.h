@@ -23,7 +23,7 @@ class Network {
  public:
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
-  // Whether a network's links can be counted: aware, at most 2^26 of them.
+  // Refuses a congestion-aware network of more than 2^26 links.
   static Status Check(const NetworkConfig& config);
 
   // REQUIRES: Check(config).ok().

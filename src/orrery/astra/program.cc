@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "orrery/base/hash.h"
 #include "orrery/base/text.h"
@@ -17,8 +18,8 @@ using formats::ChakraNode;
 using formats::ChakraNodeType;
 using formats::ChakraTrace;
 
-constexpr std::int64_t kLargest = std::int64_t{16} << 30;       // of a file, inflated
-constexpr std::uint64_t kMostMicroseconds = 9'000'000'000'000;  // 104 days
+constexpr std::int64_t kLargest = std::int64_t{16} << 30;  // of a file, inflated
+constexpr std::uint64_t kMostMicroseconds = kLatest / 1000;
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
 
 // chakra's microseconds; no duration counts 1 ns.
@@ -161,7 +162,7 @@ class Maker {
         static_cast<double>(node.num_ops) / static_cast<double>(node.tensor_size);
     const double flops = std::min(system_.local_mem_bandwidth * intensity, system_.peak_flops);
     const double ns = static_cast<double>(node.num_ops) / flops * 1e9;
-    if (!(ns < 9e15)) return InvalidInput("the roofline gives {} ns", ns);
+    if (!(ns < static_cast<double>(kLatest))) return InvalidInput("the roofline gives {} ns", ns);
     out.kind = NodeKind::kTimed;
     out.amount = static_cast<std::uint64_t>(ns);
     return out;

@@ -2,6 +2,7 @@
 // node. Ranks of equal traces share a program.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "orrery/astra/config.h"
+#include "orrery/base/status.h"
 #include "orrery/formats/chakra.h"
 
 namespace orrery::astra {

@@ -1,6 +1,14 @@
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <iterator>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
 
 #include "orrery/astra/config.h"
 #include "orrery/base/suggest.h"
@@ -76,9 +84,10 @@ class Reader {
   const Document& document_;
 };
 
-bool EndsIn(std::string_view text, std::string_view name, std::string_view* rest) {
-  if (!text.starts_with(name)) return false;
-  *rest = text.substr(name.size());
+// Whether the text begins with `prefix`; what follows it is `rest`.
+bool TakePrefix(std::string_view text, std::string_view prefix, std::string_view* rest) {
+  if (!text.starts_with(prefix)) return false;
+  *rest = text.substr(prefix.size());
   return true;
 }
 
@@ -98,8 +107,8 @@ Result<Implementation> ReadImplementation(const Reader& reader, const Yaml& node
     out.one = text == "oneHalvingDoubling";
     return out;
   }
-  out.one = EndsIn(text, "oneDirect", &window);
-  if (out.one || EndsIn(text, "direct", &window)) {
+  out.one = TakePrefix(text, "oneDirect", &window);
+  if (out.one || TakePrefix(text, "direct", &window)) {
     out.algorithm = Algorithm::kDirect;
     if (window.empty()) return out;
     const auto [at, error] =
@@ -128,7 +137,7 @@ constexpr std::array<KeyOf, kCollectives> kKeys = {{
 Result<bool> ReadCollectiveKey(const Reader& reader, const Field& field, SystemConfig* out) {
   for (const KeyOf& key : kKeys) {
     std::string_view rest;
-    if (!EndsIn(field.key, key.prefix, &rest)) continue;
+    if (!TakePrefix(field.key, key.prefix, &rest)) continue;
     const auto c = static_cast<std::size_t>(key.collective);
     if (rest == "-implementation") {
       ORRERY_RETURN_IF_ERROR(reader.List(field.value));

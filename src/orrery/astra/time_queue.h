@@ -9,8 +9,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <queue>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "orrery/base/check.h"
@@ -20,7 +22,6 @@ namespace orrery::astra {
 template <class Event>
 class TimeQueue {
  public:
-  bool empty() const { return times_.empty(); }
   std::uint64_t now() const { return now_; }
 
   // REQUIRES: time >= now().
@@ -30,7 +31,7 @@ class TimeQueue {
     lines_[recent.line].push_back(event);
   }
 
-  // The next event, by value: lines may move while it runs. REQUIRES: !empty().
+  // The next event, by value, for lines may move while it runs. False: there is none.
   bool Pop(Event* event) {
     while (!times_.empty()) {
       const auto [time, line] = times_.top();

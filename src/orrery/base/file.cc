@@ -33,14 +33,12 @@ std::string Shown(const std::string& path) { return fmt::format("'{}'", Printabl
 std::string_view Remedy(int error) {
   switch (error) {
     case ENOENT:
-      return "check the path; the folder must exist";
+      return "check the path";
     case ENOTDIR:
       return "a part of the path is a file, not a folder";
     case EACCES:
     case EPERM:
       return "check its permissions or choose another path";
-    case EISDIR:
-      return "it is a folder; name a file";
     case ENAMETOOLONG:
       return "the name is too long; choose a shorter one";
     case ELOOP:
@@ -53,6 +51,12 @@ std::string_view Remedy(int error) {
   }
 }
 
+std::string Folder(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
 Status Failure(std::string_view verb, const std::string& path, int error) {
   if (path == "-" && error == ENOENT) {
     return InvalidInput("cannot {} '-': there is no file of that name; stdin is /dev/stdin", verb);
@@ -60,6 +64,12 @@ Status Failure(std::string_view verb, const std::string& path, int error) {
   if (error == EROFS) {  // no mistake in the path: the machine does not take the file
     return ResourceError("cannot {} {}: the file system is read-only; choose another path", verb,
                          Shown(path));
+  }
+  if (error == EISDIR) return InvalidInput("cannot {} {}: a folder, not a file", verb, Shown(path));
+  if (error == ENOENT && verb == "write") {
+    const std::string folder = Folder(path);
+    return InvalidInput("cannot write {}: its folder does not exist; make it: mkdir -p {}",
+                        Shown(path), Printable(folder, 400));
   }
   const std::string_view remedy = Remedy(error);
   if (remedy.empty()) return ResourceError("cannot {} {}: {}", verb, Shown(path), strerror(error));
@@ -69,12 +79,6 @@ Status Failure(std::string_view verb, const std::string& path, int error) {
 // A disk that fails under a file already open is never the user's mistake.
 Status Fault(std::string_view verb, const std::string& path, int error) {
   return ResourceError("cannot {} {}: {}", verb, Shown(path), strerror(error));
-}
-
-std::string Folder(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
 }
 
 // How long a pipe may be silent: a program that never writes to it must not hold this one for ever.
@@ -191,7 +195,8 @@ void RemoveOrphans(const std::string& target) {
 
 std::string FolderOf(const std::string& path) {
   const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? std::string() : path.substr(0, slash);
+  if (slash == std::string::npos) return {};
+  return slash == 0 ? "/" : path.substr(0, slash);
 }
 
 Result<std::string> ReadFile(const std::string& path, std::int64_t limit_bytes) {

@@ -17,14 +17,16 @@
 
 namespace orrery {
 
-// The whole file. More than `limit_bytes` is refused after reading that many.
+// The whole file. One of more than `limit_bytes` is refused before it is read; a pipe or a device
+// after that many bytes, or after 256 MiB. A pipe may be silent for ORRERY_PIPE_SECONDS (300 where
+// the environment has none; 0: for ever).
 Result<std::string> ReadFile(const std::string& path, std::int64_t limit_bytes);
 
-// "jobs" of "jobs/a.yaml", to which names inside the file are relative; empty where the path names
-// none.
+// "jobs" of "jobs/a.yaml", "/" of "/a.yaml", to which names inside the file are relative; empty
+// where the path names none.
 std::string FolderOf(const std::string& path);
 
-// Where this process keeps the unfinished content of `path`.
+// Where this process keeps the unfinished content of `path`, whose symbolic links are followed.
 std::string TemporaryName(const std::string& path);
 
 class FileWriter {

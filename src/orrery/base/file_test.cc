@@ -10,6 +10,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "orrery/base/mapped_file.h"
+
 namespace orrery {
 namespace {
 
@@ -137,14 +139,32 @@ TEST_F(FileTest, SilentPipesAreRefused) {
 
 TEST_F(FileTest, NamesFileAndRemedy) {
   EXPECT_EQ(ReadFile(Path("none"), 10).status().message(),
-            "cannot read '" + Path("none") +
-                "': No such file or directory; check the path; the folder must exist");
+            "cannot read '" + Path("none") + "': No such file or directory; check the path");
   EXPECT_EQ(ReadFile(folder_, 10).status().code(), Code::kInvalidInput);
   EXPECT_EQ(WriteFile(folder_, "").code(), Code::kInvalidInput);
-  EXPECT_EQ(WriteFile(Path("no/such/folder"), "").code(), Code::kInvalidInput);
+  EXPECT_EQ(WriteFile(Path("no/such/folder"), "").message(),
+            "cannot write '" + Path("no/such/folder") +
+                "': its folder does not exist; make it: mkdir -p " + Path("no/such"));
   ASSERT_TRUE(WriteFile(Path("a"), "0123456789").ok());
   EXPECT_EQ(ReadFile(Path("a"), 9).status().message(),
             "'" + Path("a") + "' is larger than 9 B, the limit for this kind of file");
+}
+
+// A job in the root folder looked for its files in the current one.
+TEST(FolderOf, IsEmptyOnlyWhereThePathNamesNone) {
+  EXPECT_EQ(FolderOf("a.yaml"), "");
+  EXPECT_EQ(FolderOf("jobs/a.yaml"), "jobs");
+  EXPECT_EQ(FolderOf("/a.yaml"), "/");
+}
+
+// Opening a pipe waited for a writer that never came.
+TEST_F(FileTest, MapsRegularFilesOnly) {
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(MappedFile::Open(Path("pipe")).status().message(),
+            "cannot map '" + Path("pipe") + "': Invalid argument; name a readable file");
+  EXPECT_EQ(MappedFile::Open(folder_).status().code(), Code::kInvalidInput);
+  ASSERT_TRUE(WriteFile(Path("a"), "bytes").ok());
+  EXPECT_EQ(MappedFile::Open(Path("a"))->bytes(), "bytes");
 }
 
 }  // namespace

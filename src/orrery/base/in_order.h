@@ -15,7 +15,8 @@
 namespace orrery {
 
 // Calls make(i) for i = 0 … n - 1 on the caller's thread and `helpers` more, and use(i, result) on
-// the caller's, in order, until that says false. make must not touch what another call does.
+// the caller's, in order, until that says false. REQUIRES: calls of make may run at the same time;
+// it throws nothing.
 template <class T, class Make, class Use>
 void InOrder(std::size_t n, unsigned helpers, const Make& make, const Use& use) {
   constexpr std::size_t kAhead = 16;
@@ -56,7 +57,11 @@ void InOrder(std::size_t n, unsigned helpers, const Make& make, const Use& use) 
   while (used < n && !stop) {
     std::optional<T>& next = made[used % kAhead];
     if (!next) {
-      may_run() ? run(&lock) : changed.wait(lock);
+      if (may_run()) {
+        run(&lock);
+      } else {
+        changed.wait(lock);
+      }
       continue;
     }
     T result = std::move(*next);

@@ -22,11 +22,13 @@ Status Failed(const char* what, const std::string& path) {
 }  // namespace
 
 Result<MappedFile> MappedFile::Open(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe would wait for its writer, only to be refused.
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return Failed("open", path);
   struct stat status {};
-  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
-    if (errno == 0 || S_ISDIR(status.st_mode)) errno = EINVAL;
+  const bool known = fstat(descriptor, &status) == 0;
+  if (!known || !S_ISREG(status.st_mode)) {
+    if (known) errno = EINVAL;
     Status failed = Failed("map", path);
     close(descriptor);
     return failed;

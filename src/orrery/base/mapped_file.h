@@ -12,6 +12,7 @@ namespace orrery {
 
 class MappedFile {
  public:
+  // Regular files only; an empty one has no bytes.
   static Result<MappedFile> Open(const std::string& path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;

@@ -21,6 +21,7 @@ std::optional<E> Find(const std::array<Named<E>, N>& names, std::string_view nam
   }
   return std::nullopt;
 }
+
 // REQUIRES: the option table let only these names pass.
 template <class E, std::size_t N>
 E Choose(const std::array<Named<E>, N>& names, std::string_view name) {
@@ -28,6 +29,8 @@ E Choose(const std::array<Named<E>, N>& names, std::string_view name) {
   ORRERY_CHECK(value.has_value(), "the option table and the names of an enum differ");
   return *value;
 }
+
+// "?" where the table lacks the value.
 template <class E, std::size_t N>
 std::string_view NameOf(const std::array<Named<E>, N>& names, E value) {
   for (const auto& [text, candidate] : names) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
@@ -13,10 +14,8 @@
 namespace orrery {
 namespace {
 
-constexpr double kNoLimit = 9e18;
-
 std::string Number(double value) {
-  if (value == static_cast<double>(static_cast<std::int64_t>(value)) && value < 1e15) {
+  if (std::abs(value) < 1e15 && value == std::trunc(value)) {
     return HumanCount(static_cast<std::int64_t>(value));
   }
   return fmt::format("{}", value);
@@ -28,7 +27,7 @@ std::string WithUnit(const Option& option, double value) {
 
 Status InRange(const Option& option, std::string_view text, double value_in_unit) {
   if (value_in_unit >= option.min && value_in_unit <= option.max) return {};
-  if (option.max >= kNoLimit) {
+  if (option.max >= kUnbounded) {
     return InvalidInput("{} is too small: at least {}", Printable(text),
                         WithUnit(option, option.min));
   }
@@ -214,7 +213,7 @@ std::string Meaning(const Option& option) {
 
 std::string Expected(const Option& option) {
   const auto range = [&](std::string_view what) {
-    if (option.max >= kNoLimit) {
+    if (option.max >= kUnbounded) {
       return fmt::format("{} of at least {}", what, WithUnit(option, option.min));
     }
     return fmt::format("{} from {} to {}", what, WithUnit(option, option.min),

@@ -34,13 +34,15 @@ enum class OptionType : std::uint8_t {
 };
 Dimension DimensionOf(OptionType type);
 
+inline constexpr double kUnbounded = 9e18;  // Option::max of what has no bound of its own
+
 struct Option {
   std::string_view name;
   OptionType type = OptionType::kText;
   std::string_view unit = "";      // of a bare number; dimensional types only
   std::string_view fallback = "";  // as a user would write it; empty: see doc
   double min = 0;                  // in `unit`, inclusive; numbers only
-  double max = 9e18;
+  double max = kUnbounded;
   std::string_view choices = "";  // "a|b|c"
   std::string_view doc = "";
   std::string_view words = "";  // other frameworks' words for choices: "fsdp=zero3|zero_3=zero3"

@@ -15,7 +15,7 @@ namespace orrery {
 enum class Code {
   kOk,
   kInvalidInput,  // exit 2: bad input or usage
-  kInfeasible,    // exit 1: the simulation says no (out of device memory, deadlock)
+  kInfeasible,    // exit 1: the job cannot run (out of device memory, deadlock)
   kResource,      // exit 3: host memory, disk, quota, or an internal error
   kInterrupted,   // exit 130
 };

@@ -20,6 +20,21 @@ bool BeginsWith(std::string_view text, std::string_view start) {
                     [](char a, char b) { return Lower(a) == Lower(b); });
 }
 
+// The `count` of `valid` with the fewest edits, however many, ties in the order given.
+std::vector<std::string_view> Closest(std::string_view name,
+                                      std::span<const std::string_view> valid, std::size_t count) {
+  // Of a name longer than any that is valid its beginning says what is near.
+  constexpr std::size_t kLongest = 100;
+  std::vector<std::pair<std::size_t, std::string_view>> all;
+  for (const std::string_view v : valid) {
+    all.emplace_back(BeginsWith(v, name) ? 0 : EditDistance(name.substr(0, kLongest), v), v);
+  }
+  std::ranges::stable_sort(all, {}, &std::pair<std::size_t, std::string_view>::first);
+  std::vector<std::string_view> closest;
+  for (std::size_t i = 0; i < std::min(count, all.size()); ++i) closest.push_back(all[i].second);
+  return closest;
+}
+
 }  // namespace
 
 std::size_t EditDistance(std::string_view a, std::string_view b) {
@@ -68,17 +83,12 @@ std::string UnknownName(std::string_view kind, std::string_view name,
   if (!near.empty()) text += fmt::format("did you mean '{}'? ", fmt::join(near, "' or '"));
   constexpr std::size_t kMostNames = 30, kFewNames = 8;
   if (valid.size() <= kMostNames) return text + fmt::format("valid: {}", fmt::join(valid, ", "));
-  // Of a name longer than any that is valid its beginning says what is near.
-  constexpr std::size_t kLongest = 100;
-  std::vector<std::pair<std::size_t, std::string_view>> first;
-  for (const std::string_view v : valid) {
-    first.emplace_back(BeginsWith(v, name) ? 0 : EditDistance(name.substr(0, kLongest), v), v);
-  }
-  std::ranges::stable_sort(first, {}, &std::pair<std::size_t, std::string_view>::first);
-  std::vector<std::string_view> few;
-  for (std::size_t i = 0; i < kFewNames; ++i) few.push_back(first[i].second);
-  text += fmt::format("of {} valid ones the nearest: {}", valid.size(), fmt::join(few, ", "));
   const auto listed = std::ranges::find(kListed, kind);
+  if (listed != std::end(kListed) && near.empty()) {
+    return text + fmt::format("'orrery list {}s' has all {}", kind, valid.size());
+  }
+  text += fmt::format("of {} valid ones the nearest: {}", valid.size(),
+                      fmt::join(Closest(name, valid, kFewNames), ", "));
   return listed == std::end(kListed) ? text
                                      : text + fmt::format("; 'orrery list {}s' has all", kind);
 }

@@ -28,7 +28,7 @@ std::string HumanBytes(std::int64_t bytes);       // "79.1 GiB"
 std::string HumanCount(std::int64_t count);       // "16,384"
 std::string HumanParameters(std::int64_t count);  // "8.0B", "124.4M", "9.2K"
 
-// Columns that `text` takes in a terminal: code points, not bytes.
+// Columns that `text` takes in a terminal, a code point counted as one.
 std::size_t DisplayWidth(std::string_view text);
 
 }  // namespace orrery

@@ -30,7 +30,6 @@ constexpr SimTime RoundToPs(double ps) {
 }
 
 constexpr SimTime FromSeconds(double seconds) { return RoundToPs(seconds * 1e12); }
-constexpr SimTime FromMicroseconds(double us) { return RoundToPs(us * 1e6); }
 constexpr double ToSeconds(SimTime ps) { return static_cast<double>(ps) * 1e-12; }
 
 // Time to move `bytes` at `bandwidth_Bps`, rounded up to a whole picosecond; exact in 128 bits, at

@@ -154,8 +154,8 @@ Status NotANumber(std::string_view text, Dimension dimension) {
 
 constexpr Uint128 kLargest = static_cast<Uint128>(1) << 62;
 
-// digits · 10^exponent · numerator / denominator as a whole number.
 enum class WholeError { kNone, kFraction, kTooLarge };
+// digits · 10^exponent · numerator / denominator as a whole number.
 WholeError ToWhole(Decimal value, std::int64_t numerator, std::int64_t denominator,
                    std::int64_t* whole) {
   while (value.digits != 0 && value.exponent < 0 && value.digits % 10 == 0) {

@@ -4,7 +4,7 @@
 // Times, bytes and bandwidths become whole picoseconds, bytes and bytes per second by exact decimal
 // arithmetic, so that a value means the same under every compiler and locale; fractions and FLOP/s
 // become doubles. Prefixes k, M, G, T, P are powers of 1,000; Ki, Mi, Gi, Ti powers of 1,024. A
-// lower- case b is a bit, a capital B a byte. A space may stand before the unit.
+// lower-case b is a bit, a capital B a byte. A space may stand before the unit.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 #include "orrery/campaign/cost.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace orrery::campaign {
 namespace {
@@ -34,7 +35,7 @@ Cost CostOf(const CostSettings& settings, const StepTimes& step, double tokens,
   cost.kwh_per_million_tokens = cost.facility_kw * hours_per_step * steps_per_million;
   cost.kg_co2e_per_million_tokens = cost.kwh_per_million_tokens * settings.g_per_kwh / 1000;
   if (tokens <= 0) return cost;
-  WholeRun run{.tokens = tokens, .steps = tokens / step.tokens};
+  WholeRun run{.tokens = tokens, .steps = std::ceil(tokens / step.tokens)};
   const double days = run.steps * hours_per_step / kHoursPerDay;
   run.days = days;
   run.days_low = days * step.low_s / step.step_s;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -12,6 +14,11 @@ namespace {
 
 constexpr double kSecondsPerDay = kHoursPerDay * kSecondsPerHour;
 constexpr double kLeastStall_s = 1e-3;  // a copy takes time; keeps intervals above 0
+// Failures expected while a run is down, from which on it does not come back: e^-50 is the chance
+// that it does.
+constexpr double kHopeless = 50;
+// At how many segments of a drawn run its speed is looked up, if there are more.
+constexpr double kMostLookups = 1 << 20;
 
 double Rate(const GoodputSettings& settings, const RunFacts& run) {
   const double hours = settings.gpu_hours_between_failures;
@@ -49,13 +56,14 @@ double ErlangLoss(double load, int servers) {
 // Mean speed with a Poisson number of nodes out.
 double MeanElasticSpeed(const RunFacts& run, double load, int spares) {
   double weight = std::exp(-load), sum = 0, all = 0;
+  if (weight == 0) return ElasticSpeed(run, static_cast<std::int64_t>(load), spares);
   const auto most = static_cast<int>(load + 12 * std::sqrt(load) + 20);
   for (int n = 0; n <= most; ++n) {
     sum += weight * ElasticSpeed(run, n, spares);
     all += weight;
     weight *= load / (n + 1);
   }
-  return all > 0 ? sum / all : ElasticSpeed(run, static_cast<std::int64_t>(load), spares);
+  return sum / all;
 }
 
 void FillCheckpoint(const GoodputSettings& settings, const RunFacts& run, Goodput* out) {
@@ -146,7 +154,7 @@ Goodput ExpectedGoodput(const GoodputSettings& settings, const RunFacts& run) {
     const double cycle_s = std::exp(rate * out.down_s) / rate;
     kept = out.interval_s * segments / cycle_s;
     out.checkpoint_share = out.stall_s * segments / cycle_s;
-    out.down_share = (cycle_s - mean_s) / cycle_s;
+    out.down_share = std::isinf(cycle_s) ? 1 : (cycle_s - mean_s) / cycle_s;
     out.lost_share = 1 - kept - out.checkpoint_share - out.down_share;
   } else {
     out.interval_s = settings.interval_s > 0 ? settings.interval_s : known_s;
@@ -188,6 +196,8 @@ class Drawn {
         facts_(facts),
         wall_s_(wall_s),
         rate_(Rate(settings, run)),
+        segment_s_(facts.interval_s + facts.stall_s),
+        stride_(1 + std::floor(wall_s / segment_s_ / kMostLookups)),
         rng_(HashCombine(HashCombine(run.seed, kStream), trial)) {
     const double slow = SlowRate(settings, run);
     slow_gap_s_ = slow > 0 ? 1 / slow : 0;
@@ -213,15 +223,15 @@ class Drawn {
 
   // Until end_s: a failure, which loses what no usable checkpoint holds, or the end of the run.
   void Train(double end_s, bool fails) {
-    const double segment_s = facts_.interval_s + facts_.stall_s;
     const double usable_s = end_s - now_s_ - (fails ? facts_.lag_s : 0);
-    const double segments = std::max(0.0, usable_s / segment_s);
+    const double segments = std::max(0.0, usable_s / segment_s_);
     const double whole = std::floor(segments);
     if (steady()) {
       kept_s_ += facts_.interval_s * (fails ? whole : segments);
     } else {
-      for (std::int64_t i = 0; i < static_cast<std::int64_t>(whole); ++i) {
-        kept_s_ += facts_.interval_s * SpeedAt(now_s_ + static_cast<double>(i) * segment_s);
+      for (double i = 0; i < whole; i += stride_) {
+        kept_s_ +=
+            std::min(stride_, whole - i) * facts_.interval_s * SpeedAt(now_s_ + i * segment_s_);
       }
       if (!fails) kept_s_ += facts_.interval_s * (segments - whole) * SpeedAt(end_s);
     }
@@ -259,6 +269,7 @@ class Drawn {
 
   void Recover() {
     double left_s = facts_.down_s;
+    if (rate_ * left_s > kHopeless) now_s_ = wall_s_;
     while (left_s > 0 && now_s_ < wall_s_) {
       const double fails_s = Exponential(1 / rate_, rng_.Unit());
       if (fails_s >= left_s) {
@@ -274,7 +285,8 @@ class Drawn {
   const GoodputSettings& settings_;
   const RunFacts& run_;
   const Goodput& facts_;
-  const double wall_s_, rate_;
+  const double wall_s_, rate_, segment_s_;
+  const double stride_;  // segments for which one look-up of the speed stands
   CounterRng rng_;
   double now_s_ = 0, kept_s_ = 0;
   double slow_gap_s_ = 0, next_slow_s_ = 0, slow_until_s_ = 0;
@@ -290,9 +302,9 @@ double DrawGoodput(const GoodputSettings& settings, const RunFacts& run, const G
 
 Goodput GoodputOf(const GoodputSettings& settings, const RunFacts& run) {
   Goodput out = ExpectedGoodput(settings, run);
+  if (out.failures_per_day == 0 && settings.stragglers_per_1000_node_days == 0) return out;
   std::vector<double> drawn;
   double sum = 0;
-  if (out.failures_per_day == 0 && settings.stragglers_per_1000_node_days == 0) return out;
   for (int trial = 0; trial < settings.trials; ++trial) {
     drawn.push_back(DrawGoodput(settings, run, out, out.days * kSecondsPerDay,
                                 static_cast<std::uint64_t>(trial)));

@@ -145,6 +145,35 @@ TEST(Goodput, Stragglers) {
   EXPECT_NEAR(SharesOf(g), 1, 1e-12);
 }
 
+// A run that is down for longer than it stays up, by far: it does not come back, shares are
+// numbers, and drawing it does not take for ever.
+TEST(Goodput, HopelessRunsEnd) {
+  GoodputSettings settings = Llama();
+  settings.gpu_hours_between_failures = 1;  // 4.6 failures a second
+  const Goodput g = GoodputOf(settings, Large());
+  EXPECT_EQ(g.expected, 0);
+  EXPECT_LT(g.high, 1e-6);
+  EXPECT_NEAR(SharesOf(g), 1, 1e-12);
+  settings.spares = 1;
+  settings.elastic = true;
+  EXPECT_NEAR(SharesOf(ExpectedGoodput(settings, Large())), 1, 1e-12);
+}
+
+// Ten years in segments of 2 ms: the speed is looked up at some of them.
+TEST(Goodput, ManySegments) {
+  GoodputSettings settings = Llama();
+  settings.gpu_hours_between_failures = 0;
+  settings.stragglers_per_1000_node_days = 1;
+  settings.straggler_speed = 0.5;
+  settings.straggler_s = 7200;
+  settings.interval_s = 1e-3;
+  settings.mode = CheckpointMode::kMemory;
+  RunFacts run = Large();
+  run.rank_state_bytes = 1;
+  const Goodput g = ExpectedGoodput(settings, run);
+  EXPECT_NEAR(DrawGoodput(settings, run, g, 3650.0 * 86400, 1), g.expected, 0.01);
+}
+
 TEST(Goodput, NothingFails) {
   const Goodput g = GoodputOf({.days = 10, .trials = 20}, Large());
   EXPECT_DOUBLE_EQ(g.expected, 1);

@@ -4,6 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "orrery/base/check.h"
 #include "orrery/base/suggest.h"

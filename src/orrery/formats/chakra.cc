@@ -1,5 +1,6 @@
 #include "orrery/formats/chakra.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
@@ -150,6 +151,7 @@ class Parser {
 
   // What a METADATA node lists: IOInfo.values.
   Status AddGroups() {
+    if (inputs_.empty()) return {};
     ProtoReader reader(inputs_, static_cast<std::size_t>(inputs_.data() - bytes_.data()));
     ProtoField f;
     while (reader.Next(&f)) {

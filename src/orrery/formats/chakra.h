@@ -2,18 +2,20 @@
 //
 // A file is a sequence of [varint length][message], the first GlobalMetadata, all others Node
 // (schema 0.0.4, unchanged in Chakra 1.0; docs/formats/chakra.md lists the fields); it may be
-// gzipped. Attributes come in any integer type. What is no attribute of AttributesKnown is counted
-// by name and left out.
+// gzipped. Attributes come in any integer type. Attributes that are not read
+// are counted by name.
 //
 // Source: the MLCommons Chakra schema (schema/protobuf/et_def.proto, 1.0.0). Cost: O(bytes); 120
 // bytes a node and 8 a dependency beside the file's bytes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "orrery/base/status.h"
@@ -104,7 +106,7 @@ struct ChakraTrace {
 // Whether a file's beginning is that of a Chakra trace (a gzipped one inflates to this).
 bool SniffChakra(std::string_view start);
 
-// Keeps `bytes`.
+// The trace keeps `bytes`. Gzipped ones are inflated to at most `limit_bytes` and 4 GiB.
 Result<ChakraTrace> ParseChakra(std::string bytes, const std::string& name,
                                 std::int64_t limit_bytes);
 

@@ -9,7 +9,7 @@
 namespace orrery::formats {
 namespace {
 
-// Takes one record after the other from the text.
+// Takes one record after the other from the text; quotes may hold line ends.
 class Scanner {
  public:
   Scanner(std::string_view text, const std::string& name) : text_(text), name_(name) {}
@@ -116,14 +116,15 @@ class Scanner {
   std::size_t line_ = 1;
 };
 
-Status CheckHeader(const std::vector<std::string>& header, const std::string& name) {
+Status CheckHeader(const std::vector<std::string>& header, const std::string& name,
+                   std::size_t line) {
   for (std::size_t i = 0; i < header.size(); ++i) {
     if (header[i].empty()) {
-      return InvalidInput("{}:1: column {} has no name; name it or remove it", name, i + 1);
+      return InvalidInput("{}:{}: column {} has no name; name it or remove it", name, line, i + 1);
     }
     if (std::find(header.begin(), header.begin() + static_cast<std::ptrdiff_t>(i), header[i]) !=
         header.begin() + static_cast<std::ptrdiff_t>(i)) {
-      return InvalidInput("{}:1: column '{}' stands twice in the header; remove one", name,
+      return InvalidInput("{}:{}: column '{}' stands twice in the header; remove one", name, line,
                           Printable(header[i], 40));
     }
   }
@@ -142,13 +143,13 @@ std::string CsvTable::Where(std::size_t row, std::string_view column) const {
   return fmt::format("{}:{}: column '{}'", name_, lines_[row], column);
 }
 
-Status CsvTable::Append(std::vector<std::string>* record, std::size_t line) {
-  if (record->size() != header_.size()) {
+Status CsvTable::Append(const std::vector<std::string>& record, std::size_t line) {
+  if (record.size() != header_.size()) {
     return InvalidInput(
         "{}:{}: {} fields where the header has {}; a comma inside a field needs quotes", name_,
-        line, record->size(), header_.size());
+        line, record.size(), header_.size());
   }
-  for (const std::string& cell : *record) {
+  for (const std::string& cell : record) {
     cells_ += cell;
     ends_.push_back(cells_.size());
   }
@@ -169,13 +170,14 @@ Result<CsvTable> CsvTable::Parse(std::string_view text, const std::string& name)
   Scanner scanner(text, name);
   scanner.SkipEmptyLines();
   if (scanner.done()) return InvalidInput("{}: empty; the first line must name the columns", name);
+  const std::size_t header_line = scanner.line();
   ORRERY_RETURN_IF_ERROR(scanner.Next(&table.header_));
-  ORRERY_RETURN_IF_ERROR(CheckHeader(table.header_, name));
+  ORRERY_RETURN_IF_ERROR(CheckHeader(table.header_, name, header_line));
   std::vector<std::string> record;
   for (scanner.SkipEmptyLines(); !scanner.done(); scanner.SkipEmptyLines()) {
     const std::size_t line = scanner.line();
     ORRERY_RETURN_IF_ERROR(scanner.Next(&record));
-    ORRERY_RETURN_IF_ERROR(table.Append(&record, line));
+    ORRERY_RETURN_IF_ERROR(table.Append(record, line));
   }
   return table;
 }

@@ -38,9 +38,8 @@ class CsvTable {
     const std::size_t begin = i == 0 ? 0 : ends_[i - 1];
     return std::string_view(cells_).substr(begin, ends_[i] - begin);
   }
-  std::size_t line(std::size_t row) const {
-    return lines_[row];
-  }  // where the record begins, from 1
+  // Where the record begins, from 1.
+  std::size_t line(std::size_t row) const { return lines_[row]; }
   std::optional<std::size_t> Find(std::string_view column) const;
   // The same records under another header, each cell as cell(column, text) has it. REQUIRES: as
   // many columns.
@@ -60,7 +59,7 @@ class CsvTable {
   std::string Where(std::size_t row, std::string_view column) const;
 
  private:
-  Status Append(std::vector<std::string>* record, std::size_t line);
+  Status Append(const std::vector<std::string>& record, std::size_t line);
 
   std::string name_;
   std::vector<std::string> header_;

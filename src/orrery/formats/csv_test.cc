@@ -56,7 +56,7 @@ TEST(Csv, DamageIsNamed) {
   EXPECT_THAT(Bad("a,b\n1,x\"y\n"), HasSubstr("t.csv:2: column 2: a quote inside 'x'"));
   EXPECT_THAT(Bad("a,b\n\"x\"y,1\n"), HasSubstr("column 1: text after the closing quote of 'x'"));
   EXPECT_THAT(Bad("a,a\n1,2\n"), HasSubstr("column 'a' stands twice"));
-  EXPECT_THAT(Bad("a,\n1,2\n"), HasSubstr("column 2 has no name"));
+  EXPECT_THAT(Bad("\n\na,\n1,2\n"), HasSubstr("t.csv:3: column 2 has no name"));
   EXPECT_THAT(Bad("a\rb\n"), HasSubstr("a carriage return without a line feed"));
   EXPECT_THAT(Bad(std::string_view("a\n\0\n", 4)), HasSubstr("t.csv:2: column 1: a NUL byte"));
   EXPECT_THAT(Bad("a\n1\n\xFF\n"), HasSubstr("t.csv:3: not UTF-8"));

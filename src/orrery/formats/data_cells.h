@@ -14,7 +14,7 @@ namespace orrery::formats {
 std::vector<std::vector<std::string>> DataRows(std::span<const std::string_view> lines,
                                                std::size_t columns);
 
-// Of a cell "a=b|c=": names and values.
+// Names and values of a cell "a=b|c=", which has a '=' in each part.
 std::vector<std::pair<std::string_view, std::string_view>> NamedValues(std::string_view cell);
 
 }  // namespace orrery::formats

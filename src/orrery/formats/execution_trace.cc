@@ -16,12 +16,6 @@ using raw::Json;
 using raw::Text;
 using raw::Unquoted;
 
-bool Communicates(std::string_view name) {
-  return name.starts_with("c10d::") || name.starts_with("_c10d_functional::") ||
-         name.starts_with("gloo:") || name.starts_with("nccl:") || name.starts_with("mpi:") ||
-         name == "record_param_comms";
-}
-
 class NodesReader {
  public:
   NodesReader(std::string text, const std::string& file)
@@ -135,7 +129,7 @@ class NodesReader {
     ++out_.operators;
     const std::string_view name = Unquoted(values_[kName]);
     if (name.find("process_group:init") != std::string_view::npos) ReadGroups();
-    if (!Communicates(name)) return;
+    if (!IsCommunication(name)) return;
     ExecutionTrace::Node node;
     node.record = Integer(values_[kRecord], -1);
     node.name = Text(values_[kName]);
@@ -183,10 +177,7 @@ class NodesReader {
       if (description.is_string()) group.description = description.get<std::string>();
       const Json size = g.value("group_size", Json());
       if (size.is_number_integer()) group.size = size.get<std::int64_t>();
-      const Json ranks = g.value("ranks", Json());
-      for (const Json& r : ranks.is_array() ? ranks : Json::array()) {
-        if (r.is_number_unsigned()) group.ranks.push_back(r.get<std::uint32_t>());
-      }
+      group.ranks = raw::RanksOf(g.value("ranks", Json()));
       out_.groups.push_back(std::move(group));
     }
   }

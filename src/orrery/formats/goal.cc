@@ -1,6 +1,7 @@
 #include "orrery/formats/goal.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace orrery::formats {
 namespace {
@@ -93,9 +94,7 @@ void GoalBuilder::CloseRank() {
 
 Result<GoalSchedule> GoalBuilder::Take(bool keep_lines) {
   if (!out_.first_op.empty()) CloseRank();
-  GoalSchedule end;
-  GoalSchedule schedule = std::move(out_);
-  out_ = std::move(end);
+  GoalSchedule schedule = std::exchange(out_, {});
   schedule.ops.push_back({.first_edge = static_cast<std::uint32_t>(schedule.edges.size())});
   if (!keep_lines) schedule.lines.clear();
   for (std::size_t rank = 0; rank < schedule.ranks(); ++rank) {

@@ -1,5 +1,6 @@
 // GOAL: one schedule a rank of sends, receives and local work, with dependencies between them.
-// Text and binary form, both ways. What a schedule costs is engine/general/joint.cc says.
+// Text and binary form, both ways. How long a schedule takes is the engine's matter
+// (engine/general/joint.cc).
 //
 // Text: "num_ranks N", then for R = 0 to N-1 a block "rank R { ... }" of one statement a line:
 //     [label:] send BYTESb to RANK [tag T] [cpu C] [nic I]
@@ -93,7 +94,7 @@ class GoalBuilder {
   void set_line(std::uint32_t line) { line_ = line; }
   std::uint32_t ops_of_rank() const { return static_cast<std::uint32_t>(out_.ops.size() - base_); }
   std::uint32_t line_of(std::uint32_t op) const { return out_.lines[base_ + op]; }
-  // Refuses a cycle, with the lines or numbers of two of its operations.
+  // Refuses a cycle, with the line or number of an operation that waits for it.
   Result<GoalSchedule> Take(bool keep_lines);
 
  private:

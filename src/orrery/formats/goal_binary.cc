@@ -86,6 +86,11 @@ class BinaryReader {
       return Error(entry, fmt::format("the section of rank {} is bytes {} to {} of {}", rank, begin,
                                       end, size));
     }
+    // A rank's operations stand once, so that a small file cannot ask for much memory.
+    sections_ += end - begin;
+    if (sections_ > size) {
+      return Error(entry, fmt::format("the section of rank {} overlaps another's", rank));
+    }
     section_ = bytes_.substr(kHead + begin, end - begin);
     offset_ = kHead + begin;
     const auto ops = At<std::uint32_t>(section_, 0);
@@ -102,6 +107,7 @@ class BinaryReader {
       ORRERY_RETURN_IF_ERROR(ReadOp(records + kRecord * std::uint64_t{op}));
     }
     open_.assign(ops, 0);
+    edges_ = 0;
     for (std::uint32_t op = 0; op < ops; ++op) {
       const std::size_t record = records + kRecord * std::size_t{op};
       ORRERY_RETURN_IF_ERROR(ReadEdges(op, ops, record + 23, false));
@@ -161,6 +167,10 @@ class BinaryReader {
                    fmt::format("{} dependents from entry {} on, but there are {} entries", count,
                                first, entries));
     }
+    edges_ += count;
+    if (edges_ > entries) {
+      return Error(offset_ + field, fmt::format("entries of operation {} are another's, too", op));
+    }
     for (std::uint32_t i = 0; i < count; ++i) {
       const std::size_t entry = appendix_ + 4 * (std::size_t{first} + i);
       const auto to = At<std::uint32_t>(section_, entry);
@@ -179,6 +189,8 @@ class BinaryReader {
   std::string_view section_;
   std::size_t offset_ = 0;      // of the section, in the file
   std::uint64_t appendix_ = 0;  // in the section
+  std::uint64_t sections_ = 0;  // bytes of all sections so far
+  std::uint64_t edges_ = 0;     // of the section, so far
   std::vector<std::uint32_t> open_;
   GoalBuilder builder_;
 };

@@ -131,6 +131,21 @@ TEST(Goal, DamagedBinariesAreRefused) {
   EXPECT_THAT(Error(used), HasSubstr("--save-mem has used this file up"));
 }
 
+// Ranks that share a section, or operations that share entries, would let a small file fill the
+// memory. Rank 0's section is bytes 46 to 140, its table begins at byte 14, rank 1's at byte 30.
+TEST(Goal, NothingOfABinaryIsReadTwice) {
+  const Result<GoalSchedule> read = ParseGoal(kTwo, "f.goal");
+  ASSERT_TRUE(read.ok());
+  const std::string bytes = GoalToBinary(*read);
+  std::string sections = bytes;
+  sections.replace(30, 8, bytes, 14, 8);
+  EXPECT_THAT(Error(sections), HasSubstr("byte 30: the section of rank 1 overlaps another's"));
+  std::string entries = bytes;
+  entries[46 + 12 + 39 + 23] = 1;  // the second operation has a dependent,
+  entries[46 + 12 + 39 + 27] = 0;  // the first entry
+  EXPECT_THAT(Error(entries), HasSubstr("byte 120: entries of operation 1 are another's, too"));
+}
+
 TEST(Goal, Sniffs) {
   EXPECT_EQ(SniffGoal(kTwo), GoalForm::kText);
   EXPECT_EQ(SniffGoal("\r\n/* x */ num_ranks 4\r\n"), GoalForm::kText);

@@ -1,4 +1,5 @@
 // GOAL's text form, read and written.
+#include <algorithm>
 #include <charconv>
 #include <iterator>
 #include <optional>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 
 #include "orrery/base/text.h"
 
@@ -11,6 +12,7 @@ namespace orrery::formats {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 20;
+constexpr int kGzipOnly = 16 + MAX_WBITS;  // of inflateInit2: no zlib header
 
 // zlib's state, released however the reading ends.
 struct Inflater {
@@ -27,10 +29,10 @@ Result<std::string> Gunzip(std::string_view bytes, std::int64_t limit_bytes,
                            const std::string& name) {
   Inflater inflater;
   z_stream& z = inflater.stream;
-  constexpr int kGzipOnly = 16 + MAX_WBITS;
   if (inflateInit2(&z, kGzipOnly) != Z_OK) return ResourceError("zlib does not start");
   inflater.open = true;
   std::string out;
+  const auto block = std::make_unique<Bytef[]>(kPiece);
   std::size_t taken = 0;
   bool ended = false;  // the last member
   while (taken < bytes.size() || !ended) {
@@ -39,13 +41,11 @@ Result<std::string> Gunzip(std::string_view bytes, std::int64_t limit_bytes,
     z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + taken));
     z.avail_in = static_cast<uInt>(piece);
     if (ended && inflateReset(&z) != Z_OK) return ResourceError("zlib does not start anew");
-    const std::size_t size = out.size();
-    out.resize(size + kPiece);
-    z.next_out = reinterpret_cast<Bytef*>(out.data() + size);
+    z.next_out = block.get();
     z.avail_out = kPiece;
     const int state = inflate(&z, Z_NO_FLUSH);
     taken += piece - z.avail_in;
-    out.resize(size + kPiece - z.avail_out);
+    out.append(reinterpret_cast<const char*>(block.get()), kPiece - z.avail_out);
     ended = state == Z_STREAM_END;
     if (!ended && state != Z_OK) {
       return InvalidInput(
@@ -63,13 +63,13 @@ Result<std::string> Gunzip(std::string_view bytes, std::int64_t limit_bytes,
 std::string GunzipStart(std::string_view start, std::size_t most) {
   Inflater inflater;
   z_stream& z = inflater.stream;
-  if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK) return {};
+  if (inflateInit2(&z, kGzipOnly) != Z_OK) return {};
   inflater.open = true;
   std::string out(most, '\0');
   z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(start.data()));
-  z.avail_in = static_cast<uInt>(std::min<std::size_t>(start.size(), 1 << 20));
+  z.avail_in = static_cast<uInt>(std::min(start.size(), kPiece));
   z.next_out = reinterpret_cast<Bytef*>(out.data());
-  z.avail_out = static_cast<uInt>(std::min<std::size_t>(most, 1 << 20));
+  z.avail_out = static_cast<uInt>(std::min(most, kPiece));
   const uInt room = z.avail_out;
   inflate(&z, Z_SYNC_FLUSH);
   out.resize(room - z.avail_out);

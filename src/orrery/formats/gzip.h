@@ -17,7 +17,8 @@ constexpr bool IsGzip(std::string_view bytes) { return bytes.starts_with("\x1f\x
 Result<std::string> Gunzip(std::string_view bytes, std::int64_t limit_bytes,
                            const std::string& name);
 
-// The first `most` bytes of the content, or as many as the beginning of a file holds.
+// The first `most` bytes of the first member, at most 1 MiB, or as many as the beginning of a file
+// holds; empty where it is none.
 std::string GunzipStart(std::string_view start, std::size_t most);
 
 }  // namespace orrery::formats

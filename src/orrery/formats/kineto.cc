@@ -1,6 +1,5 @@
 #include "orrery/formats/kineto.h"
 
-#include <algorithm>
 #include <array>
 #include <map>
 #include <tuple>
@@ -100,7 +99,9 @@ bool Nanoseconds(std::string_view token, std::int64_t* ns) {
   if (p != end) {  // an exponent
     double value = 0;
     const auto [last, bad] = std::from_chars(digits.data(), end, value);
-    if (bad != std::errc() || last != end || !(value < 2.3e15 && value >= 0)) return false;
+    if (bad != std::errc() || last != end ||
+        !(value < static_cast<double>(kMostMicroseconds) && value >= 0))
+      return false;
     *ns = static_cast<std::int64_t>(value * 1e3);
     return true;
   }
@@ -161,7 +162,7 @@ class KinetoReader {
       return InvalidInput("'{}', byte {}: more behind the end of the trace", Printable(file_),
                           rest - json_.json().data());
     }
-    Sort();
+    SortEvents(&out_.events);
     return std::move(out_);
   }
 
@@ -253,9 +254,7 @@ class KinetoReader {
       if (group.size < 0) group.size = Number(g, "group_size");
       Json ranks = g.is_object() && g.contains("ranks") ? g["ranks"] : Json();
       if (ranks.is_string()) ranks = Json::parse(ranks.get<std::string>(), nullptr, false);
-      for (const Json& r : ranks.is_array() ? ranks : Json::array()) {
-        if (r.is_number_unsigned()) group.ranks.push_back(r.get<std::uint32_t>());
-      }
+      group.ranks = raw::RanksOf(ranks);
       out_.groups.push_back(std::move(group));
     }
   }
@@ -342,14 +341,11 @@ class KinetoReader {
     return simdjson::SUCCESS;
   }
 
-  // Names that come with arguments which say what is communicated.
+  // Whether it comes with arguments that say what is communicated.
   bool Communicates(const Event& event) const {
     if (!values_[kCollective].empty()) return true;
     if (OnGpu(event.kind) || event.kind == EventKind::kRuntime) return false;
-    const std::string_view name = out_.names[event.name];
-    return name.starts_with("c10d::") || name.starts_with("_c10d_functional::") ||
-           name.starts_with("gloo:") || name.starts_with("nccl:") || name.starts_with("mpi:") ||
-           name == "record_param_comms";
+    return IsCommunication(out_.names[event.name]);
   }
   ProfileTrace::Comm ReadComm() const {
     ProfileTrace::Comm comm;
@@ -401,16 +397,6 @@ class KinetoReader {
                                                  static_cast<std::uint32_t>(out_.tracks.size()));
     if (fresh) out_.tracks.push_back(track);
     return at->second;
-  }
-
-  void Sort() {
-    const auto before = [](const Event& a, const Event& b) {
-      if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
-      return a.duration_ns > b.duration_ns;
-    };
-    if (!std::is_sorted(out_.events.begin(), out_.events.end(), before)) {
-      std::stable_sort(out_.events.begin(), out_.events.end(), before);
-    }
   }
 
   raw::Document json_;

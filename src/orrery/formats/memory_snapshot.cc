@@ -97,6 +97,8 @@ class SnapshotReader {
     Device& device = out_.devices[number];
     ORRERY_ASSIGN_OR_RETURN(const std::int64_t total, Bytes(dict, "total_size"));
     device.reserved_end += total;
+    if (device.reserved_end > kMostBytes)
+      return InvalidInput("'total_size': {} in all", device.reserved_end);
     device.expandable |= Or0(dict, "is_expandable") != 0;
     std::uint64_t address = Or0(dict, "address");
     Pickle::Id blocks = 0;

@@ -5,6 +5,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "orrery/base/text.h"
 
@@ -130,60 +132,78 @@ class LogReader {
   std::map<std::pair<std::string, std::string>, std::uint32_t> known_;
 };
 
-// A record of the inspector's.
-Status ReadRecord(std::string_view text, const std::string& file, std::int64_t line,
-                  NcclCalls* out) {
-  const auto fail = [&](std::string_view what) {
-    return InvalidInput("{}:{}: {}", Printable(file), line, what);
-  };
-  const Json record = Json::parse(text, nullptr, false);
-  if (!record.is_object()) return fail("no record of NCCL's inspector");
-  const auto part = [&](const char* key) {
-    return record.contains(key) && record[key].is_object() ? record[key] : Json::object();
-  };
-  const Json header = part("header"), metadata = part("metadata"), perf = part("coll_perf");
-  if (perf.empty()) return {};  // of messages, or of nothing
-  const auto number = [](const Json& object, const char* key) -> std::optional<std::int64_t> {
-    if (!object.contains(key) || !object[key].is_number()) return {};
-    const double value = object[key].get<double>();
-    if (!(value >= 0 && value < 9e18)) return {};
-    return static_cast<std::int64_t>(value);
-  };
-  const auto text_of = [](const Json& object, const char* key) -> std::string {
-    if (!object.contains(key)) return {};
-    return object[key].is_string() ? object[key].get<std::string>() : object[key].dump();
-  };
-  const auto rank = number(header, "rank"), ranks = number(header, "n_ranks");
-  const auto bytes = number(perf, "coll_msg_size_bytes");
-  if (!rank || !ranks || *rank >= *ranks || !bytes) {
-    return fail("a record without rank, n_ranks or coll_msg_size_bytes");
-  }
-  NcclCalls::Communicator c;
-  c.process = fmt::format("{}:{}", text_of(metadata, "hostname"), text_of(metadata, "pid"));
-  c.id = c.address = text_of(header, "id");
-  c.rank = *rank;
-  c.ranks = *ranks;
-  std::uint32_t at = 0;
-  while (at < out->communicators.size() &&
-         (out->communicators[at].process != c.process || out->communicators[at].id != c.id ||
-          out->communicators[at].rank != c.rank)) {
-    ++at;
-  }
-  if (at == out->communicators.size()) out->communicators.push_back(std::move(c));
-  NcclCalls::Call call;
-  call.communicator = at;
-  call.name = text_of(perf, "coll");
-  call.bytes = *bytes;
-  call.group = number(perf, "coll_sn").value_or(0);
-  call.line = line;
-  if (perf.contains("coll_exec_time_us") && perf["coll_exec_time_us"].is_number()) {
-    const double us = perf["coll_exec_time_us"].get<double>();
-    if (!(us >= 0 && us < 4e12)) return fail("coll_exec_time_us is no time");
-    call.took_ns = static_cast<std::int64_t>(us * 1e3 + 0.5);
-  }
-  out->calls.push_back(std::move(call));
-  return {};
+// Of an object of the inspector's: nothing where the key has no number from 0 on.
+std::optional<std::int64_t> RecordNumber(const Json& object, const char* key) {
+  if (!object.contains(key) || !object[key].is_number()) return {};
+  const double value = object[key].get<double>();
+  if (!(value >= 0 && value < 9e18)) return {};
+  return static_cast<std::int64_t>(value);
 }
+std::string RecordText(const Json& object, const char* key) {
+  if (!object.contains(key)) return {};
+  return object[key].is_string() ? object[key].get<std::string>() : object[key].dump();
+}
+
+// The inspector's lines, a record each.
+class InspectorReader {
+ public:
+  InspectorReader(const std::string& file, NcclCalls* out) : file_(file), out_(*out) {
+    for (std::uint32_t i = 0; i < out_.communicators.size(); ++i) {
+      known_.try_emplace(KeyOf(out_.communicators[i]), i);
+    }
+  }
+
+  Status Line(std::string_view text, std::int64_t line) {
+    const Json record = Json::parse(text, nullptr, false);
+    if (!record.is_object()) return Fail(line, "no record of NCCL's inspector");
+    const auto part = [&](const char* key) {
+      return record.contains(key) && record[key].is_object() ? record[key] : Json::object();
+    };
+    const Json header = part("header"), metadata = part("metadata"), perf = part("coll_perf");
+    if (perf.empty()) return {};  // of messages, or of nothing
+    const auto rank = RecordNumber(header, "rank"), ranks = RecordNumber(header, "n_ranks");
+    const auto bytes = RecordNumber(perf, "coll_msg_size_bytes");
+    if (!rank || !ranks || *rank >= *ranks || !bytes) {
+      return Fail(line, "a record without rank, n_ranks or coll_msg_size_bytes");
+    }
+    NcclCalls::Communicator c;
+    c.process = fmt::format("{}:{}", RecordText(metadata, "hostname"), RecordText(metadata, "pid"));
+    c.id = c.address = RecordText(header, "id");
+    c.rank = *rank;
+    c.ranks = *ranks;
+    NcclCalls::Call call;
+    call.communicator = NumberedAs(std::move(c));
+    call.name = RecordText(perf, "coll");
+    call.bytes = *bytes;
+    call.group = RecordNumber(perf, "coll_sn").value_or(0);
+    call.line = line;
+    if (perf.contains("coll_exec_time_us") && perf["coll_exec_time_us"].is_number()) {
+      const double us = perf["coll_exec_time_us"].get<double>();
+      if (!(us >= 0 && us < 4e12)) return Fail(line, "coll_exec_time_us is no time");
+      call.took_ns = static_cast<std::int64_t>(us * 1e3 + 0.5);
+    }
+    out_.calls.push_back(std::move(call));
+    return {};
+  }
+
+ private:
+  using Key = std::tuple<std::string, std::string, std::int64_t>;
+  static Key KeyOf(const NcclCalls::Communicator& c) { return {c.process, c.id, c.rank}; }
+
+  Status Fail(std::int64_t line, std::string_view what) const {
+    return InvalidInput("{}:{}: {}", Printable(file_), line, what);
+  }
+  std::uint32_t NumberedAs(NcclCalls::Communicator c) {
+    const auto number = static_cast<std::uint32_t>(out_.communicators.size());
+    const auto [at, fresh] = known_.try_emplace(KeyOf(c), number);
+    if (fresh) out_.communicators.push_back(std::move(c));
+    return at->second;
+  }
+
+  const std::string& file_;
+  NcclCalls& out_;
+  std::map<Key, std::uint32_t> known_;
+};
 
 }  // namespace
 
@@ -197,6 +217,7 @@ bool IsNcclInspector(std::string_view start) {
 Status ParseNcclCalls(std::string_view text, const std::string& file, NcclCalls* calls) {
   const bool inspector = IsNcclInspector(text.substr(0, 65536));
   LogReader log(file, calls);
+  InspectorReader records(file, calls);
   std::int64_t number = 0;
   while (!text.empty()) {
     ++number;
@@ -205,8 +226,7 @@ Status ParseNcclCalls(std::string_view text, const std::string& file, NcclCalls*
     text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
     while (line.ends_with('\r') || line.ends_with(' ')) line.remove_suffix(1);
     if (line.empty()) continue;
-    ORRERY_RETURN_IF_ERROR(inspector ? ReadRecord(line, file, number, calls)
-                                     : log.Line(line, number));
+    ORRERY_RETURN_IF_ERROR(inspector ? records.Line(line, number) : log.Line(line, number));
   }
   return {};
 }

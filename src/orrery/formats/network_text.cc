@@ -163,10 +163,7 @@ Result<HtsimTopology> ParseHtsimTopology(std::string_view text, const std::strin
       return InvalidInput("{}:{}: '{}': a line is a key and a value", name, lines.line(),
                           Printable(words[0], 40));
     }
-    std::string key(words[0]);
-    for (char& c : key) {
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
+    std::string key = Lower(words[0]);
     if (key == "tier") {
       const Result<std::int64_t> number = ParseInteger(words[1]);
       if (!number.ok() || *number != static_cast<std::int64_t>(out.tiers.size()) ||

@@ -79,9 +79,7 @@ class NsysReader {
       }
       t.gpus = gpus_;
       t.host = host_;
-      std::stable_sort(t.events.begin(), t.events.end(), [](const auto& a, const auto& b) {
-        return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.duration_ns > b.duration_ns;
-      });
+      SortEvents(&t.events);
       traces.push_back(std::move(t));
     }
     return traces;
@@ -165,7 +163,7 @@ class NsysReader {
     }
     return Statement(s);
   }
-  // Calls row() for each; false from it ends the reading.
+  // Calls row() for each; an error from it ends the reading.
   template <class Row>
   Status ForEach(const std::string& sql, const Row& row) {
     ORRERY_ASSIGN_OR_RETURN(const Statement s, Prepare(sql));

@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "orrery/formats/memory_snapshot.h"
+
 namespace orrery::formats {
 namespace {
 
@@ -87,6 +89,21 @@ TEST(Pickle, DamageIsNamed) {
     const auto p = Pickle::Parse(damaged, "f");
     if (p.ok()) p->items(p->root());
   }
+}
+
+// {"device_traces": [], "segments": [s, s]} with s = {"total_size": 2^50, "blocks": []}: twice as
+// much as is possible, and 2^13 of them would leave the type.
+TEST(MemorySnapshot, SegmentsHaveALimitTogether) {
+  const std::string segment =
+      "}q\x01(X\x0a\x00\x00\x00total_size\x8a\x07\x00\x00\x00\x00\x00\x00\x04"
+      "X\x06\x00\x00\x00"
+      "blocks]u"s;
+  const std::string pickle =
+      "\x80\x02}(X\x0d\x00\x00\x00"
+      "device_traces]X\x08\x00\x00\x00segments]("s +
+      segment + "h\x01" + "eu."s;
+  EXPECT_EQ(ParseMemorySnapshot(pickle, "f").status().message(),
+            "f: segments: 'total_size': 2251799813685248 in all");
 }
 
 }  // namespace

@@ -5,8 +5,10 @@
 // Times are nanoseconds on the rank's clock.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace orrery::formats {
@@ -82,5 +84,15 @@ struct ProfileTrace {
 
   const std::string& name(const Event& e) const { return names[e.name]; }
 };
+
+// PyTorch's names of operators and annotations that come with arguments of communication.
+inline bool IsCommunication(std::string_view name) {
+  return name.starts_with("c10d::") || name.starts_with("_c10d_functional::") ||
+         name.starts_with("gloo:") || name.starts_with("nccl:") || name.starts_with("mpi:") ||
+         name == "record_param_comms";
+}
+
+// By start, longer ones first, others as they stand: what encloses an event comes before it.
+void SortEvents(std::vector<ProfileTrace::Event>* events);
 
 }  // namespace orrery::formats

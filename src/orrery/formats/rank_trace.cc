@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
@@ -319,10 +320,11 @@ class RankReader {
       keys->Fail("key 'pass': {}", UnknownName("pass", Printable(pass), kPasses));
     }
     e->pass = static_cast<TraceEvent::Pass>(found - kPasses.begin());
-    e->module = static_cast<std::int32_t>(keys->Integer("module", -1));
-    if (e->module < -1 || e->module >= static_cast<std::int64_t>(trace_.modules.size())) {
-      keys->Fail("key 'module': {} of {}", e->module, trace_.modules.size());
+    const std::int64_t module = keys->Integer("module", -1);
+    if (module < -1 || module >= static_cast<std::int64_t>(trace_.modules.size())) {
+      keys->Fail("key 'module': {} of {}", module, trace_.modules.size());
     }
+    e->module = static_cast<std::int32_t>(module);
     if (e->kind != TraceKind::kRouting) {
       e->micro_batch =
           keys->Has("mb") ? static_cast<std::int32_t>(keys->Count("mb", {}, kMost)) : -1;

@@ -64,6 +64,8 @@ TEST(RankTrace, SaysWhatIsWrongAndWhere) {
   EXPECT_NE(message(R"({"t":"comn","id":1})").find("'comn'; did you mean 'comm'"),
             std::string::npos);
   EXPECT_EQ(message(R"({"t":"op","sig":0,"module":7})"), "f:15: key 'module': 7 of 1");
+  EXPECT_EQ(message(R"({"t":"op","sig":0,"module":4294967296})"),
+            "f:15: key 'module': 4294967296 of 1");
   EXPECT_NE(message(R"({"t":"op","sig":0,"pass":"bakward"})").find("'backward'"),
             std::string::npos);
   EXPECT_EQ(message(R"({"t":"alloc","storage":1,"bytes":-1})").substr(0, 24),

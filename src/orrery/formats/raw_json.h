@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "orrery/base/status.h"
 #include "orrery/base/text.h"
@@ -18,13 +20,6 @@ namespace ondemand = simdjson::ondemand;
 using Json = nlohmann::json;
 using Error = simdjson::error_code;
 
-inline std::string_view Trimmed(std::string_view token) {
-  while (!token.empty() && (token.back() == ' ' || token.back() == '\n' || token.back() == '\r' ||
-                            token.back() == '\t')) {
-    token.remove_suffix(1);
-  }
-  return token;
-}
 inline std::string_view Unquoted(std::string_view token) {
   if (token.size() < 2 || token.front() != '"' || token.back() != '"') return token;
   return token.substr(1, token.size() - 2);
@@ -35,12 +30,12 @@ inline std::string Text(std::string_view token) {
   const Json value = Json::parse(token, nullptr, false);
   return value.is_string() ? value.get<std::string>() : std::string(token);
 }
-// Of a number, or of one in quotes.
+// The whole part of a number, or of one in quotes.
 inline std::int64_t Integer(std::string_view token, std::int64_t otherwise) {
   const std::string_view digits = Unquoted(token);
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  return error == std::errc() && !digits.empty() ? value : otherwise;
+  return error == std::errc() ? value : otherwise;
 }
 
 // The text of a value, which is passed over.
@@ -57,7 +52,7 @@ inline Error Take(ondemand::value value, std::string_view* text) {
     if (auto error = value.get_object().get(object)) return error;
     return object.raw_json().get(*text);
   }
-  *text = Trimmed(value.raw_json_token());
+  *text = Trimmed(value.raw_json_token(), " \t\r\n");
   return simdjson::SUCCESS;
 }
 
@@ -98,6 +93,18 @@ inline std::int64_t Elements(const Json& dims, int depth = 0) {
   return sum;
 }
 
+// The numbers of a list that can be ranks; what is none is passed over.
+inline std::vector<std::uint32_t> RanksOf(const Json& list) {
+  std::vector<std::uint32_t> ranks;
+  if (!list.is_array()) return ranks;
+  for (const Json& rank : list) {
+    if (!rank.is_number_unsigned()) continue;
+    const auto number = rank.get<std::uint64_t>();
+    if (number < 0xFFFFFFFFu) ranks.push_back(static_cast<std::uint32_t>(number));
+  }
+  return ranks;
+}
+
 // What is wrong with a file that simdjson refuses; `at` may be null.
 inline Status Broken(Error error, const char* at, std::string_view json, const std::string& file) {
   std::string where = fmt::format("it ends at byte {}", json.size());
@@ -123,8 +130,8 @@ class Document {
   Status Open(std::int64_t most, std::string_view advice = {}) {
     const std::size_t size = text_.size();
     if (static_cast<std::int64_t>(size) > most) {
-      return InvalidInput("'{}': {} of JSON, where 4 GiB are the most{}", Printable(file_),
-                          HumanBytes(static_cast<std::int64_t>(size)), advice);
+      return InvalidInput("'{}': {} of JSON, where {} are the most{}", Printable(file_),
+                          HumanBytes(static_cast<std::int64_t>(size)), HumanBytes(most), advice);
     }
     text_.resize(size + simdjson::SIMDJSON_PADDING, '\0');
     json_ = std::string_view(text_).substr(0, size);

@@ -11,12 +11,6 @@ namespace {
 // Larger than a job file may be, for it comes from whoever installs Orrery or runs it.
 constexpr Limits kLimits{.bytes = 4 << 20, .depth = 16, .values = 200'000};
 
-void Shift(std::uint32_t sources, Node* node) {
-  node->source += sources;
-  for (Node& item : node->items) Shift(sources, &item);
-  for (Field& field : node->fields) Shift(sources, &field.value);
-}
-
 // A text, or a list of texts.
 Result<std::vector<std::string>> Texts(const Document& document, const Field& field) {
   const Node& node = field.value;
@@ -123,9 +117,7 @@ Status DataTable::Add(std::string_view text, const std::string& file) {
   if (document.root.kind != Node::Kind::kMap) {
     return InvalidInput("{}: a table of {}s is a map from a row's name to its keys", file, what_);
   }
-  Shift(static_cast<std::uint32_t>(document_.sources.size()), &document.root);
-  document_.sources.insert(document_.sources.end(), document.sources.begin(),
-                           document.sources.end());
+  document_.TakeSources(document.sources, &document.root);
   const std::size_t first = rows_.size();
   std::vector<std::string> used;
   Status status;

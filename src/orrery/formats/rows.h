@@ -3,7 +3,8 @@
 //
 // The file is a map from a row's name to its keys. Three keys mean the same in every table:
 //   source       who says so: a document, a file and release, or a measurement. Every row has one.
-//   like         a row above, or a list of rows: the row starts with their keys but `aliases`, its
+//   like         a row above, or a list of rows: the row starts with their keys but `aliases`
+//                and `meant_by`, its
 //                own replace theirs (maps key by key), their sources stand before its own.
 //   description  one sentence, for lists and errors.
 // A row whose name begins with '_' is a part: rows are made from it, nobody else sees it; a part
@@ -11,10 +12,12 @@
 // silently. All other keys are the table's, which reads them against its options (section.h).
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "orrery/base/check.h"
@@ -36,8 +39,8 @@ class DataTable {
   // `what` a row is, for errors: "device".
   explicit DataTable(std::string what) : what_(std::move(what)) {}
 
-  // Adds the rows of a file; `file` stands for it in errors. What follows is then read from
-  // rows()[first, …). On an error the table is as it was but for its sources.
+  // Adds the rows of a file; `file` stands for it in errors. They stand behind
+  // those that rows() had. On an error the table is as it was but for its document's sources.
   Status Add(std::string_view text, const std::string& file);
 
   const std::deque<DataRow>& rows() const { return rows_; }

@@ -143,9 +143,14 @@ Status ApplySet(std::string_view assignment, Document* document) {
   const auto index = static_cast<std::uint32_t>(document->sources.size());
   document->sources.push_back(source);
   Mark(&value.root, index);
+  const std::string_view keys = assignment.substr(0, equals);
+  const std::size_t most = Limits().depth;
+  if (static_cast<std::size_t>(std::ranges::count(keys, '.')) >= most) {
+    return InvalidInput("{}: more than {} keys in one another", source, most);
+  }
   Node* at = &document->root;
   if (at->kind == Node::Kind::kNull) at->kind = Node::Kind::kMap;
-  for (std::string_view path = assignment.substr(0, equals); !path.empty();) {
+  for (std::string_view path = keys; !path.empty();) {
     const std::size_t dot = path.find('.');
     const std::string key(path.substr(0, dot));
     path = dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1);

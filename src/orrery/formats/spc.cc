@@ -88,9 +88,15 @@ bool IsSpc(std::string_view start) {
 Result<std::vector<SpcRequest>> ParseSpc(std::string_view text, const std::string& name,
                                          std::size_t most) {
   std::vector<SpcRequest> requests;
-  constexpr std::size_t kUsualLine = 28;
-  requests.reserve(std::min(most, text.size() / kUsualLine));
+  constexpr std::size_t kUsualLine = 28, kLongestLine = 4096, kMostReserved = 1 << 20;
+  requests.reserve(std::min({most, text.size() / kUsualLine, kMostReserved}));
   for (std::size_t number = 1; !text.empty() && requests.size() < most; ++number) {
+    const std::string_view start = text.substr(0, kLongestLine + 1);
+    if (start.size() > kLongestLine && start.find('\n') == start.npos) {
+      return InvalidInput(
+          "{}:{}: a line of more than {} bytes; a request is ASU,LBA,SIZE,OPCODE,TIMESTAMP",
+          Printable(name), number, kLongestLine);
+    }
     const std::string_view line = NextLine(&text);
     if (Trimmed(line).empty()) continue;
     std::array<std::string_view, kFields.size()> fields;

@@ -21,6 +21,8 @@ TEST(Spc, ReadsRequests) {
   EXPECT_EQ((*read)[1].bytes, 3072);
   EXPECT_FALSE((*read)[1].write);
   EXPECT_EQ((*read)[1].at, 26'214 * kMicrosecond);
+  EXPECT_EQ(SpcError(std::string(1 << 20, '\0')),
+            "t.spc:1: a line of more than 4096 bytes; a request is ASU,LBA,SIZE,OPCODE,TIMESTAMP");
   EXPECT_EQ(ParseSpc("0,1,2,r,3\n0,1,2,r,4.5\n", "", 1)->size(), 1u);
 }
 

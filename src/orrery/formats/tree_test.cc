@@ -1,8 +1,10 @@
 #include "orrery/formats/tree.h"
+#include "orrery/formats/section.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "orrery/formats/section.h"
 #include "orrery/formats/toml.h"
 #include "orrery/formats/write_yaml.h"
 
@@ -49,6 +51,16 @@ TEST(Tree, WrittenYamlReadsBack) {
       "a: x\n\"no\": \"yes\"\nn: 1.5\nt: \"1e3\"\nq: \"say \\\"hi\\\", then \\n\"\nnone: null\n"
       "list: [1, \"b c\", []]\nempty: {}\nmaps:\n  - k: 1\n    m:\n      z: w\n  - k: 2\n"
       "odd: [{}, 1]\ntexts:\n  - One.\n  - \"Two: 2.\"\n");
+}
+
+// A text "Null" came back as no value, one with a control character not at all.
+TEST(Tree, WrittenTextsStayTexts) {
+  Result<Document> document = ParseJson(R"({"a": "Null", "b": "x\u0001\r\u007f"})", "job.json");
+  ASSERT_TRUE(document.ok()) << document.status().message();
+  Result<Document> again = ParseYaml(WriteYaml(document->root), "job.yaml");
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again->root.Find("a")->text, "Null");
+  EXPECT_EQ(again->root.Find("b")->text, "x\x01\r\x7f");
 }
 
 TEST(Tree, JsonKeepsLines) {
@@ -119,6 +131,15 @@ TEST(Tree, RefusesDepth) {
             "job.json:1: nested more than 64 deep; flatten it");
   EXPECT_THAT(YamlError("a: " + std::string(5000, '[')), HasSubstr("job.yaml:1:"));
   EXPECT_THAT(JsonError(std::string(60, '[')), HasSubstr("cut short"));
+}
+
+TEST(Tree, RefusesDepthOfSettings) {
+  Result<Document> document = ParseYaml("a: 1\n", "job.yaml");
+  ASSERT_TRUE(document.ok());
+  std::string path;
+  for (int i = 0; i < 64; ++i) path += "a.";
+  EXPECT_THAT(ApplySet(path + "b=1", &*document).message(),
+              HasSubstr("more than 64 keys in one another"));
 }
 
 TEST(Tree, RefusesKeysGivenTwice) {

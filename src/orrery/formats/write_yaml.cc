@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "orrery/base/text.h"
+
 namespace orrery::formats {
 namespace {
 
@@ -15,7 +17,7 @@ bool IsPlain(std::string_view text) {
   constexpr std::array<std::string_view, 8> kWords = {"true", "false", "null", "yes",
                                                       "no",   "on",    "off",  "nan"};
   if (text.empty() || !IsLetter(text.front())) return false;
-  if (std::ranges::find(kWords, text) != kWords.end()) return false;
+  if (std::ranges::find(kWords, Lower(text)) != kWords.end()) return false;
   return std::ranges::all_of(text, [](char c) {
     return IsLetter(c) || (c >= '0' && c <= '9') ||
            std::string_view("_-./@+").find(c) != std::string_view::npos;
@@ -25,8 +27,17 @@ bool IsPlain(std::string_view text) {
 std::string Quoted(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c == '\n' ? std::string("\\n") : c == '\t' ? std::string("\\t") : std::string(1, c);
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      quoted += "\\n";
+    } else if (c == '\t') {
+      quoted += "\\t";
+    } else if (byte < 0x20 || byte == 0x7F) {
+      quoted += fmt::format("\\x{:02x}", byte);
+    } else {
+      if (c == '"' || c == '\\') quoted += '\\';
+      quoted += c;
+    }
   }
   return quoted + "\"";
 }

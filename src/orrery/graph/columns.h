@@ -7,6 +7,7 @@
 // descriptor, one of the code.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -41,7 +42,8 @@ class Columns {
   // before it.
   std::size_t Add(std::span<const std::int64_t> values);
 
-  // For the binary form: what is kept, and its return. Adopted bytes stay the caller's.
+  // For the binary form: what is kept, and its return. Adopted codes stay the caller's and must
+  // outlive the columns. REQUIRES: every column's codes lie within `codes`.
   std::span<const Column> descriptors() const { return columns_; }
   std::span<const std::uint8_t> codes() const { return {data(), size_}; }
   void Adopt(std::vector<Column> columns, std::size_t rows, std::span<const std::uint8_t> codes);

@@ -1,11 +1,19 @@
 #include "orrery/graph/graph.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <functional>
 
 #include "orrery/base/check.h"
 #include "orrery/base/hash.h"
 
 namespace orrery::graph {
+namespace {
+
+constexpr std::uint32_t kNoName = NameId::kInvalid;  // a free place of Graph::name_slots_
+
+}  // namespace
 
 std::string_view Name(Collective collective) {
   switch (collective) {
@@ -69,6 +77,12 @@ std::string_view Name(GroupSlot slot) {
       break;
   }
   return "group";
+}
+
+std::string SlotName(GroupSlot slot) {
+  const auto s = static_cast<std::size_t>(slot);
+  if (s < kGroupSlots) return std::string(Name(slot));
+  return fmt::format("#{}", s - kGroupSlots);
 }
 
 std::string_view Name(PeerKind kind) {
@@ -242,13 +256,25 @@ void Groups::Reserve(std::size_t groups, std::size_t members) {
   members_.reserve(members);
 }
 
+std::size_t Graph::PlaceOf(std::string_view name) const {
+  const std::size_t mask = name_slots_.size() - 1;
+  // The hash only says where to look: names keep the order in which they came.
+  std::size_t at = std::hash<std::string_view>()(name) & mask;
+  while (name_slots_[at] != kNoName && names_[name_slots_[at]] != name) at = (at + 1) & mask;
+  return at;
+}
+
 NameId Graph::Intern(std::string_view name) {
-  const auto before = [this](std::uint32_t i, std::string_view n) { return names_[i] < n; };
-  const auto at = std::lower_bound(sorted_.begin(), sorted_.end(), name, before);
-  if (at != sorted_.end() && names_[*at] == name) return NameId(*at);
-  names_.emplace_back(name);
-  sorted_.insert(at, static_cast<std::uint32_t>(names_.size() - 1));
-  return NameId(names_.size() - 1);
+  if (2 * (names_.size() + 1) > name_slots_.size()) {
+    name_slots_.assign(std::max<std::size_t>(64, 2 * name_slots_.size()), kNoName);
+    for (std::uint32_t i = 0; i < names_.size(); ++i) name_slots_[PlaceOf(names_[i])] = i;
+  }
+  std::uint32_t& slot = name_slots_[PlaceOf(name)];
+  if (slot == kNoName) {
+    slot = static_cast<std::uint32_t>(names_.size());
+    names_.emplace_back(name);
+  }
+  return NameId(slot);
 }
 
 }  // namespace orrery::graph

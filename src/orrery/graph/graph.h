@@ -34,7 +34,7 @@
 //   - kHostPace stops the host until the compute stream has done what it had queued at the last
 //     kHostPace before it (nothing, at the first).
 //   - kAlloc/kFree act in host order on the device's allocator and take no time.
-//   - Where nobody issues, kHost is the time of a thread, whose stream it is on, or on none a
+//   - Where nobody issues, a kHost on a stream is work of that thread, and one on kNoStream a
 //   delay.
 // Invariants are checked by Verify (graph/verify/verify.h). `IsStraight` (graph/verify/straight.h)
 // says whether a graph keeps to what the engine's fast machine assumes; any other runs on the
@@ -42,7 +42,7 @@
 //
 // Limits, all refused by name: 2^31 of operations a block, calls, events, streams and slots; a call
 // repeats its block at most 65,535 times, for layers up to 32,767; 65,535 processors and network
-// interfaces a rank.
+// interfaces a rank; of graphs that are read, 2^52 bytes a communication.
 #pragma once
 
 #include <array>
@@ -76,7 +76,8 @@ enum class Collective : std::uint8_t {
   kBarrier,       // an all-reduce of nothing: its members meet
 };
 inline constexpr int kCollectives = 13;
-inline constexpr std::int32_t kAnyTag = -1;  // of a receive
+inline constexpr std::int32_t kAnyTag = -1;                        // of a receive
+inline constexpr std::int64_t kMostBytes = std::int64_t{1} << 52;  // so that sums stay in 64 bits
 std::string_view Name(Collective collective);
 constexpr bool IsPointToPoint(Collective c) {
   return c == Collective::kSend || c == Collective::kRecv;
@@ -105,6 +106,7 @@ enum class GroupSlot : std::uint32_t {
 };
 inline constexpr std::size_t kGroupSlots = static_cast<std::size_t>(GroupSlot::kCount);
 std::string_view Name(GroupSlot slot);  // of a role; "group" for slots behind them
+std::string SlotName(GroupSlot slot);   // of a role; "#k" for the k-th slot behind them
 
 // Neighbours that a binding names: along the pipeline, and round the ring of a context-parallel or
 // a tensor-parallel group. They come in opposite pairs, 2i and 2i + 1.
@@ -261,7 +263,8 @@ constexpr bool HasIndex(OpKind kind) {
          kind != OpKind::kRecord;
 }
 
-// One operation: `index` selects kernels, comms, buffers or times of its block.
+// One operation: `index` selects an entry of kernels, comms, host_ps, buffers or times of its
+// block.
 struct Op {
   OpKind kind = OpKind::kKernel;
   // kWait: what it waits for; kRecord: what it records; kFree: the event after which the storage
@@ -314,7 +317,6 @@ struct Routed {
 // How a block's kernels and communications come to the GPU: one by one; the block as one CUDA
 // graph; within the graph that a block before it launched.
 enum class Launch : std::uint8_t { kEach, kGraph, kInGraph };
-
 std::string_view Name(Launch launch);
 
 struct Block {
@@ -415,6 +417,8 @@ struct JobInfo {
   std::int64_t tokens_per_step = 0;
   double model_flops_per_step = 0;  // forward + backward, no recompute
   bool once = false;                // its programs run once: a trace, no step that repeats
+  // Standard deviation of equal ranks' kernel times, as a share; 0: nobody waits for slower ones.
+  double noise = 0;
 };
 
 class Graph {
@@ -445,13 +449,19 @@ class Graph {
     return stream < streams.size() ? streams[stream].order : StreamOrder::kInOrder;
   }
 
-  NameId Intern(std::string_view name);  // O(log n)
+  // The number of a name, a new one where it has none. O(its length).
+  NameId Intern(std::string_view name);
   const std::string& name(NameId id) const { return names_[id.index()]; }
   std::span<const std::string> names() const { return names_; }
 
  private:
+  // Where the name stands in name_slots_, or would: a free place. REQUIRES: some place is free.
+  std::size_t PlaceOf(std::string_view name) const;
+
   std::vector<std::string> names_;
-  std::vector<std::uint32_t> sorted_;  // indices of names_ in lexical order
+  // Indices of names_ by hash, open-addressed: a power of two of places, at most half of them
+  // taken.
+  std::vector<std::uint32_t> name_slots_;
 };
 
 }  // namespace orrery::graph

@@ -6,7 +6,7 @@
 // with columns).
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>

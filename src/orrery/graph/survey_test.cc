@@ -78,5 +78,21 @@ TEST(Survey, MessagesHaveTwoEnds) {
   }
 }
 
+// Sizes whose sums leave 64 bits ended in aborts of the networks.
+TEST(Survey, NoSizeIsBeyondTheClock) {
+  const auto read = [](std::string_view before, std::string_view after) {
+    std::string text(kText);
+    text.replace(text.find(before), before.size(), after);
+    return FromText(text).status().message();
+  };
+  EXPECT_EQ(read("bytes=8*#1", "bytes=8*#1"), "");
+  EXPECT_NE(read("tag=9 stream=none bytes=100", "tag=9 stream=none bytes=9000000000000000000")
+                .find("9000000000000000000 bytes, more than 2^52"),
+            std::string::npos);
+  EXPECT_NE(read("bytes=8*#1", "bytes=4503599627370496*#1")
+                .find("column 1, row 1: 2 times 4503599627370496 is no size or time"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace orrery::graph

@@ -1,8 +1,11 @@
 #include "orrery/memory/allocator_replay.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "orrery/base/check.h"
 #include "orrery/base/rng.h"
@@ -245,7 +248,7 @@ class Replayer {
 
   void RunCall(const Call& call) {
     const BlockEvents& block = EventsOf(call.block);
-    const bool down = graph_.blocks[call.block.index()].pass == graph::Pass::kBackward;
+    const bool down = graph::IsBackward(graph_.blocks[call.block.index()].pass);
     call_peak_ = allocator_.stats().allocated;
     if (call_handles_.size() < block.call_buffers) call_handles_.resize(block.call_buffers);
     if (!block.events.empty()) {
@@ -292,8 +295,9 @@ class Replayer {
     Handle h = allocator_.Alloc(event.bytes);
     if (h == CachingAllocator::kNone) {
       RecordOom(event, place);
-      allocator_.set_capacity(kUnlimited);
+      allocator_.LiftLimits();
       h = allocator_.Alloc(event.bytes);
+      ORRERY_CHECK(h != CachingAllocator::kNone, "an unlimited device is full");
     }
     if (owners_.size() <= h) owners_.resize(h + 1);
     const std::int64_t bytes = allocator_.BlockBytes(h);

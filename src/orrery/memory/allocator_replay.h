@@ -15,9 +15,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "orrery/base/ids.h"
@@ -27,7 +27,9 @@
 
 namespace orrery::memory {
 
-inline constexpr int kMaxIterations = 6;
+inline constexpr int kMaxIterations = 6;  // then the result is not `settled`
+// A run of periods whose layouts have not come back after so many, the last half of them without a
+// new peak or segment, is left there if its live buffers do come back: the result is `bounded`.
 inline constexpr std::size_t kMaxPeriods = 256;
 
 struct ReplayOptions {

@@ -134,7 +134,7 @@ CachingAllocator::Handle CachingAllocator::Alloc(std::int64_t bytes, int stream)
     h = NewSegment(pool, size);
     if (h == kNone && ReleaseOversize(pool, size)) h = NewSegment(pool, size);
     if (h == kNone) {
-      ReleaseAll();
+      EmptyCache();
       ++stats_.retries;
       h = NewSegment(pool, size);
     }
@@ -310,7 +310,7 @@ CachingAllocator::Handle CachingAllocator::NewSegment(std::uint16_t pool, std::i
   const std::int64_t bytes = IsSmall(pool)      ? kSmallSegment
                              : size < kMinLarge ? settings_.large_segment_bytes
                                                 : RoundTo(size, kLargeUnit);
-  if (stats_.reserved > allowed_ - bytes) return kNone;
+  if (limited_ && stats_.reserved > allowed_ - bytes) return kNone;
   if (settings_.expandable_segments) return Expand(pool, size);
   if (!Reserve(bytes)) return kNone;
   Block b;
@@ -487,7 +487,7 @@ bool CachingAllocator::ReleaseOversize(std::uint16_t pool, std::int64_t size) {
   return released >= wanted;
 }
 
-void CachingAllocator::ReleaseAll() {
+void CachingAllocator::EmptyCache() {
   ProcessEvents(true);
   for (const bool small : {false, true}) {
     for (std::size_t pool = small ? 1 : 0; pool < pools_.size(); pool += 2) {
@@ -511,31 +511,12 @@ void CachingAllocator::ReleaseAll() {
   }
 }
 
-void CachingAllocator::EmptyCache() { ReleaseAll(); }
-
 std::int64_t CachingAllocator::LargestFree() const {
   std::int64_t largest = 0;
   for (const Pool& pool : pools_) {
     if (!pool.free.empty()) largest = std::max(largest, pool.free.back().size);
   }
   return largest;
-}
-
-std::int64_t CachingAllocator::Unreturnable() const {
-  std::int64_t bytes = 0;
-  for (const Pool& pool : pools_) {
-    for (const Key& key : pool.free) {
-      const Block& b = blocks_[key.block];
-      if (b.range == kNone && b.prev == kNone && b.next == kNone) continue;
-      bytes += b.size;
-      if (b.range == kNone) continue;
-      const std::int64_t page = IsSmall(b.pool) ? kSmallSegment : settings_.large_segment_bytes;
-      const std::int64_t offset = b.address - ranges_[b.range].base;
-      const std::int64_t pages = (offset + b.size) / page - (offset + page - 1) / page;
-      bytes -= std::max<std::int64_t>(pages, 0) * page;
-    }
-  }
-  return bytes;
 }
 
 std::uint64_t CachingAllocator::FreeListHash() const {

@@ -73,20 +73,22 @@ class CachingAllocator {
   void Free(Handle handle);
   // The block is also read on `stream`: its free then waits for what that stream has queued.
   void RecordStream(Handle handle, int stream);
-  // While a stream is busy its events are not reached; true from the start is "not busy".
+  // While a stream is busy its events are not reached. None is busy at first.
   void SetBusy(int stream, bool busy) { busy_[static_cast<std::size_t>(stream)] = busy; }
   // Gives all wholly free segments back to the driver.
   void EmptyCache();
-  // Raises the limit, so that a replay can go on after it ran out.
-  void set_capacity(std::int64_t capacity) { capacity_ = capacity; }
+  // So that a replay can go on after it ran out: from here on the device gives whatever is asked
+  // for, and memory_fraction only says when garbage is collected.
+  void LiftLimits() {
+    capacity_ = kUnlimited;
+    limited_ = false;
+  }
 
   const AllocatorStats& stats() const { return stats_; }
   std::int64_t capacity() const { return capacity_; }
   std::int64_t BlockBytes(Handle handle) const { return blocks_[handle].size; }
   std::int64_t Round(std::int64_t bytes) const;  // step 1
-  std::int64_t LargestFree() const;              // the largest cached block
-  // Cached bytes that emptying the cache would not give back: free parts of segments in use.
-  std::int64_t Unreturnable() const;
+  std::int64_t LargestFree() const;              // the size of the largest cached block
   // A number that differs, but for collisions, when the cached blocks differ. O(free blocks).
   std::uint64_t FreeListHash() const;
   // Appends the layout of every segment, in address order: sizes, and `tag` of each block in use.
@@ -146,10 +148,11 @@ class CachingAllocator {
   void ReleaseSegment(Handle h);
   void CollectGarbage();
   bool ReleaseOversize(std::uint16_t pool, std::int64_t size);
-  void ReleaseAll();
 
   AllocatorSettings settings_;
-  std::int64_t device_bytes_, capacity_, allowed_;
+  std::int64_t device_bytes_, capacity_;
+  std::int64_t allowed_;  // memory_fraction of the device
+  bool limited_ = true;   // to allowed_
   AllocatorStats stats_;
   std::vector<Block> blocks_;
   std::vector<Handle> recycled_;

@@ -145,7 +145,7 @@ class Summer {
     if (call.repeat == 0) return {};
     if (graph_.blocks[call.block.index()].buffers.empty()) return {};
     const Touches touches = TouchesOf(call);
-    const bool down = graph_.blocks[call.block.index()].pass == graph::Pass::kBackward;
+    const bool down = graph::IsBackward(graph_.blocks[call.block.index()].pass);
     const std::int32_t span = call.repeat - 1;
     const std::int32_t low = down ? call.first_layer - span : call.first_layer;
     LayerStates& micro =

@@ -122,6 +122,7 @@ Result<Footprint> Replay(const graph::Graph& graph, ProgramId program,
 Result<std::vector<Footprint>> ReplayAll(const graph::Graph& graph,
                                          const cluster::DeviceSpec& device,
                                          const Options& options = {});
+
 // A block as search sees it: bytes that one call adds, and the most it holds above where it
 // started.
 struct BlockNet {

@@ -1,7 +1,10 @@
 #include "orrery/memory/storage_replay.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
+
+#include "orrery/base/check.h"
 
 namespace orrery::memory {
 namespace {
@@ -88,7 +91,7 @@ class StorageReplayer {
                              .largest_cached = allocator_.LargestFree()};
       out_.oom_place = place_;
     }
-    allocator_.set_capacity(kUnlimited);
+    allocator_.LiftLimits();
     h = allocator_.Alloc(bytes, stream);
     ORRERY_CHECK(h != CachingAllocator::kNone, "an unlimited device is full");
     return h;

@@ -1,7 +1,12 @@
 #include "orrery/graph/forms/binary_form.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
+#include <limits>
+#include <span>
+#include <utility>
 
 #include "orrery/base/hash.h"
 #include "orrery/graph/forms/binary_parts.h"

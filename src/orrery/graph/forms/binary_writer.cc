@@ -1,6 +1,9 @@
 // ToBinary.
+#include <algorithm>
 #include <array>
-#include <bit>
+#include <span>
+#include <type_traits>
+#include <variant>
 
 #include "orrery/graph/forms/binary_form.h"
 #include "orrery/graph/forms/binary_parts.h"

@@ -4,6 +4,7 @@
 // that a reader may check at the end of each loop's step rather than at each field.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>

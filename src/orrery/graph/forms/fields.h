@@ -1,14 +1,12 @@
 // Internal to the graph's text and binary forms: the fields of each record, once, with their names.
 //
 // A visitor is called as visit(name, field, default) for each field in order; the text form leaves
-// out fields that equal their default, the binary form writes all of them.
+// out fields that equal their default, the binary form those that equal the record's before.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <array>
+#include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -28,13 +26,6 @@ inline std::string_view Name(Lifetime lifetime) {
       return "lingering";
   }
   return "?";
-}
-
-// A role, or `#k`: the k-th slot behind the roles.
-inline std::string SlotName(GroupSlot slot) {
-  const auto s = static_cast<std::size_t>(slot);
-  if (s < kGroupSlots) return std::string(graph::Name(slot));
-  return fmt::format("#{}", s - kGroupSlots);
 }
 
 // How many values an enumeration has; they count from 0.
@@ -177,6 +168,7 @@ void Visit(V& visit, T& j) {
   const JobInfo d;
   visit("ranks", j.ranks, d.ranks), visit("tokens", j.tokens_per_step, d.tokens_per_step);
   visit("flops", j.model_flops_per_step, d.model_flops_per_step), visit("once", j.once, d.once);
+  visit("noise", j.noise, d.noise);
 }
 
 template <class V, MaybeConst<Program> T>

@@ -70,6 +70,7 @@ class Same {
       EXPECT_EQ(a_.jobs[i].ranks, b_.jobs[i].ranks);
       EXPECT_EQ(a_.jobs[i].tokens_per_step, b_.jobs[i].tokens_per_step);
       EXPECT_EQ(a_.jobs[i].once, b_.jobs[i].once);
+      EXPECT_EQ(a_.jobs[i].noise, b_.jobs[i].noise);
       EXPECT_EQ(a_.jobs[i].model_flops_per_step, b_.jobs[i].model_flops_per_step);
     }
   }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <utility>
+#include <variant>
 
 #include "orrery/graph/forms/fields.h"
 
@@ -44,7 +46,11 @@ class TextWriter {
     for (std::size_t i = 0; i < graph_.more_groups.size(); ++i) {
       if (i % kNumbersALine == 0) Put("{}more", i == 0 ? "" : "\n");
       const GroupId id = graph_.more_groups[i];
-      id.valid() ? Put(" {}", id.value) : Put(" -");
+      if (id.valid()) {
+        Put(" {}", id.value);
+      } else {
+        Put(" -");
+      }
     }
     if (!graph_.more_groups.empty()) Put("\n");
     for (std::size_t s = 0; s < graph_.shares.size(); ++s) WriteShares(s);
@@ -96,7 +102,7 @@ class TextWriter {
         Put("{}:{}", Name(value.kind), value.value);
       }
     } else if constexpr (std::is_same_v<T, GroupSlot>) {
-      Put("{}", fields::SlotName(value));
+      Put("{}", SlotName(value));
     } else if constexpr (std::is_enum_v<T>) {
       using fields::Name;
       using graph::Name;
@@ -284,7 +290,11 @@ class TextWriter {
     for (std::size_t row = 0, end = 0, on_line = 0; row < columns.rows(); row = end) {
       const std::int64_t value = columns.at(column, row);
       for (end = row + 1; end < columns.rows() && columns.at(column, end) == value;) ++end;
-      if (on_line++ == kNumbersALine) Put("\n  column {}", column), on_line = 1;
+      if (on_line == kNumbersALine) {
+        Put("\n  column {}", column);
+        on_line = 0;
+      }
+      ++on_line;
       Put(" {}", value);
       if (end - row > 1) Put("x{}", end - row);
     }

@@ -1,4 +1,5 @@
 // FromText: one pass over the lines.
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -277,7 +278,7 @@ class TextReader {
     return {};
   }
 
-  // Reads a descriptor that begins with `word` to the end of its table. False if it is none.
+  // Adds the descriptor that begins with `word` to its table. False if it is none.
   bool Descriptor(std::string_view word) {
     Block& block = graph_.blocks.back();
     if (word == "gemm") {
@@ -363,7 +364,7 @@ class TextReader {
     (*this)("priority", op.priority, std::int32_t{0});
     if (const TextLine::Token* hold = line_.Field("hold")) {
       const auto number = Number<std::uint16_t>(hold->value);
-      if (!number || *number >= block.holds.size()) {
+      if (!number || *number >= block.holds.size() || *number == Hold::kNone) {
         return InvalidInput("'{}' is none of the block's {} holds", hold->value.substr(0, 40),
                             block.holds.size());
       }
@@ -401,7 +402,7 @@ class TextReader {
     }
     return {};
   }
-  // What operations behind the last one with dependencies leave out.
+  // Completes dep_begin for the operations behind the last one with dependencies.
   void CloseBlock() {
     if (graph_.blocks.empty()) return;
     Block& block = graph_.blocks.back();
@@ -447,7 +448,7 @@ class TextReader {
       return InvalidInput("rank {} of {}: ranks stand before groups", *last,
                           graph_.bindings.size());
     }
-    // More is damage, and could be much more.
+    // A few letters, `0..4000000000`, must not fill the memory.
     const std::size_t more = (*last - *first) / *step + 1;
     if (members->size() + more > graph_.bindings.size()) {
       return InvalidInput("the group has more members than there are ranks");
@@ -478,7 +479,7 @@ class TextReader {
       if (!first || !times || *times == 0) {
         return InvalidInput("'{}' is no number", text.substr(0, 40));
       }
-      // Without more ranks than lines could name, more rows are damage, and could be much more.
+      // A few letters, `5x4000000000`, must not fill the memory.
       if (column_.size() + *times > kMostRows) return InvalidInput("more rows than {}", kMostRows);
       column_.insert(column_.end(), *times, *first);
     }

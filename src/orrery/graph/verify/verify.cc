@@ -9,50 +9,26 @@ namespace orrery::graph {
 namespace {
 
 using verify::BlockFacts;
-using verify::EventUse;
+using verify::IsShaped;
 using verify::ProgramFacts;
 using verify::Where;
-
-// Every event that a call waits for was recorded before.
-Status CheckEvents(const Program& program, const Call& call, const BlockFacts& facts,
-                   std::vector<bool>* recorded) {
-  for (const EventUse& use : facts.events) {
-    const std::int32_t event = use.event == kCallEvent ? call.event : use.event;
-    if (event < 0)
-      return InvalidInput("op {}: the event of the call, and the call has none", use.op);
-    if (event >= program.events) {
-      return InvalidInput("op {}: event {} of {}", use.op, event, program.events);
-    }
-    if (!use.wait) {
-      (*recorded)[static_cast<std::size_t>(event)] = true;
-    } else if (!(*recorded)[static_cast<std::size_t>(event)]) {
-      return InvalidInput("op {}: waits for event {}, which nothing has recorded", use.op, event);
-    }
-  }
-  return {};
-}
 
 Status CheckProgram(const Graph& graph, ProgramId id, std::span<const BlockFacts> facts) {
   const Program& program = graph.programs[id.index()];
   if (program.events < 0) return InvalidInput("{}: {} events", Where(graph, id), program.events);
-  std::vector<bool> recorded(static_cast<std::size_t>(program.events));
+  verify::RecordedEvents recorded;
   for (const bool prologue : {true, false}) {
     const std::vector<Call>& calls = prologue ? program.prologue : program.calls;
     for (std::size_t c = 0; c < calls.size(); ++c) {
       const Call& call = calls[c];
       const bool known = call.block.index() < graph.blocks.size();
-      const bool shaped =
-          call.repeat > 0 && call.microbatch >= -1 && call.chunk >= 0 && call.first_layer >= 0;
-      if (known && shaped && facts[call.block.index()].events.empty()) [[likely]]
+      if (known && IsShaped(call) && facts[call.block.index()].events.empty()) [[likely]]
         continue;
       if (!known) {
         return InvalidInput("{}, call {}: block {} of {}", Where(graph, id), c, call.block.value,
                             graph.blocks.size());
       }
-      Status status =
-          shaped ? CheckEvents(program, call, facts[call.block.index()], &recorded)
-                 : InvalidInput("repeat {}, micro-batch {}, chunk {}, layer {}", call.repeat,
-                                call.microbatch, call.chunk, call.first_layer);
+      Status status = verify::CheckCall(program, call, facts[call.block.index()].events, &recorded);
       if (!status.ok()) return std::move(status).In(Where(graph, id, call, c, prologue));
     }
   }
@@ -82,6 +58,8 @@ Status CheckBinding(const Graph& graph, std::size_t rank, const ProgramFacts& fa
   return {};
 }
 
+constexpr double kMostNoise = 0.5;
+
 // Programs and jobs of ranks, which all that follows relies on.
 Status CheckRanks(const Graph& graph) {
   std::vector<std::size_t> ranks(graph.jobs.size());
@@ -102,6 +80,10 @@ Status CheckRanks(const Graph& graph) {
                         Where(graph, ProgramId(p)), rows, graph.bindings.size());
   }
   for (std::size_t j = 0; j < ranks.size(); ++j) {
+    if (!(graph.jobs[j].noise >= 0 && graph.jobs[j].noise <= kMostNoise)) {  // NaN too
+      return InvalidInput("job {} '{}': noise = {} is not 0 to {}", j, graph.jobs[j].name,
+                          graph.jobs[j].noise, kMostNoise);
+    }
     if (ranks[j] != graph.jobs[j].ranks) {
       return InvalidInput("job {} '{}': {} ranks are bound, not {}", j, graph.jobs[j].name,
                           ranks[j], graph.jobs[j].ranks);
@@ -162,10 +144,6 @@ Status CheckGroupsOfShares(const Graph& graph) {
   return {};
 }
 
-}  // namespace
-
-namespace {
-
 Status CheckTables(const Graph& graph) {
   for (std::size_t s = 0; s < graph.streams.size(); ++s) {
     const Stream& stream = graph.streams[s];
@@ -189,7 +167,7 @@ Status CheckTables(const Graph& graph) {
   return CheckShares(graph);
 }
 
-// Straight graphs: digests of what programs do, compared by program.
+// A straight graph: digests of what its programs do, compared by program.
 Status CheckStraight(const Graph& graph) {
   std::size_t tags = 0;
   std::vector<BlockFacts> blocks;

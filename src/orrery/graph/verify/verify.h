@@ -1,6 +1,6 @@
 // What every graph must satisfy before anything runs it: the invariants of graph.h.
 //
-// Every level: all indices in range; streams, holds, dependencies (no circle of them), group calls
+// Every level: all indices in range; streams, holds, dependencies (no cycle of them), group calls
 // and events of blocks; every waited event recorded before in its program; every slot and column
 // that a program uses bound, and of a rank that is a member; shares that fit their groups; blocks
 // sealed.
@@ -9,7 +9,8 @@
 // tag) in order and bytes. Of other graphs, which may take messages from anybody and sizes from
 // columns, kRead and kFull compare how many collectives of which kind the members of a group
 // have, in order where a host issues them all; sizes and messages are compared when they run.
-// kRead, for readers that have just sealed the blocks, adds: descriptors sane, buffers allocated
+// kRead, for readers that have just sealed the blocks, adds: descriptors sane, communications of at
+// most 2^52 bytes, buffers allocated
 // and freed as their lifetimes say, logical ranks unique. kFull, for graphs from elsewhere and
 // in tests, adds: content hashes recomputed.
 //

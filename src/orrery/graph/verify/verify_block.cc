@@ -181,8 +181,8 @@ std::vector<std::uint32_t> BeforeOnStream(const Graph& graph, const Block& block
   return before;
 }
 
-// Names the operations on a circle among those that never became ready.
-Status Circle(const Graph& graph, const Block& block, std::span<const std::uint32_t> runnable) {
+// Names the operations of a cycle among those that never became ready.
+Status NameCycle(const Graph& graph, const Block& block, std::span<const std::uint32_t> runnable) {
   const std::vector<std::uint32_t> before = BeforeOnStream(graph, block);
   std::vector<bool> waits(block.ops.size(), true);
   for (const std::uint32_t o : runnable) waits[o] = false;
@@ -242,7 +242,7 @@ Status CheckDependencies(const Graph& graph, const Block& block) {
   }
   if (backwards) return {};
   const std::vector<std::uint32_t> runnable = RunnableOrder(graph, block);
-  return runnable.size() == block.ops.size() ? Status() : Circle(graph, block, runnable);
+  return runnable.size() == block.ops.size() ? Status() : NameCycle(graph, block, runnable);
 }
 
 }  // namespace

@@ -98,6 +98,29 @@ ProgramFacts FactsOf(const Program& program, std::span<BlockFacts> blocks, std::
   return facts;
 }
 
+Status CheckCall(const Program& program, const Call& call, std::span<const EventUse> uses,
+                 RecordedEvents* recorded) {
+  if (!IsShaped(call)) {
+    return InvalidInput("repeat {}, micro-batch {}, chunk {}, layer {}", call.repeat,
+                        call.microbatch, call.chunk, call.first_layer);
+  }
+  for (const EventUse& use : uses) {
+    const std::int32_t event = use.event == kCallEvent ? call.event : use.event;
+    if (event < 0) {
+      return InvalidInput("op {}: the event of the call, and the call has none", use.op);
+    }
+    if (event >= program.events) {
+      return InvalidInput("op {}: event {} of {}", use.op, event, program.events);
+    }
+    if (!use.wait) {
+      recorded->insert(event);
+    } else if (!recorded->contains(event)) {
+      return InvalidInput("op {}: waits for event {}, which nothing has recorded", use.op, event);
+    }
+  }
+  return {};
+}
+
 std::string NameOf(const Graph& graph, NameId name) {
   return name.valid() && name.index() < graph.names().size() ? graph.name(name) : "";
 }

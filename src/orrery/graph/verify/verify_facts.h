@@ -2,9 +2,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "orrery/graph/graph.h"
@@ -65,6 +67,17 @@ struct ProgramFacts {
 // REQUIRES: the block is straight (straight.h) and its indices are in range.
 BlockFacts FactsOf(const Block& block);
 ProgramFacts FactsOf(const Program& program, std::span<BlockFacts> blocks, std::size_t tags);
+
+constexpr bool IsShaped(const Call& call) {
+  return call.repeat > 0 && call.microbatch >= -1 && call.chunk >= 0 && call.first_layer >= 0;
+}
+
+// The events that a program has recorded up to a call; it may name 2^31 of them.
+using RecordedEvents = std::unordered_set<std::int32_t>;
+// A call has its shape, and every event that it waits for was recorded before; adds those that it
+// records.
+Status CheckCall(const Program& program, const Call& call, std::span<const EventUse> uses,
+                 RecordedEvents* recorded);
 
 // Members of groups, and peers, agree.
 struct Matching {

@@ -52,6 +52,11 @@ Status CheckTables(const Graph& graph, const Block& block, bool hashes) {
       return InvalidInput("kernel {}: {}", k, fault);
     }
   }
+  for (std::size_t i = 0; i < block.comms.size(); ++i) {
+    if (block.comms[i].bytes.value <= kMostBytes) continue;
+    return InvalidInput("communication {}: {} bytes, more than 2^52", i,
+                        block.comms[i].bytes.value);
+  }
   for (std::size_t i = 0; i < block.buffers.size(); ++i) {
     const Buffer& b = block.buffers[i];
     if (b.bytes < 0 || b.kind >= MemoryKind::kCount || b.lifetime > Lifetime::kLingering ||

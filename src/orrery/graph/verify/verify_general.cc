@@ -41,7 +41,8 @@ struct Use {
   std::map<std::uint32_t, std::int32_t> members;            // slot: the greatest member named in it
   std::map<std::uint32_t, std::set<std::uint32_t>> shares;  // slot: of how many members
   std::uint32_t neighbours = 0;                             // peer slots, as bits
-  std::set<std::pair<std::int32_t, std::int64_t>> sizes;    // columns of sizes and times, factors
+  std::set<std::pair<std::int32_t, std::int64_t>> sizes;    // columns of bytes, and factors
+  std::set<std::pair<std::int32_t, std::int64_t>> times;    // columns of times, and factors
   std::set<std::int32_t> ranks;                             // columns of peers
   std::map<std::uint32_t, Collectives> collectives;         // by slot
 
@@ -54,6 +55,7 @@ struct Use {
     for (const auto& [slot, n] : other.shares) shares[slot].insert(n.begin(), n.end());
     neighbours |= other.neighbours;
     sizes.insert(other.sizes.begin(), other.sizes.end());
+    times.insert(other.times.begin(), other.times.end());
     ranks.insert(other.ranks.begin(), other.ranks.end());
   }
 };
@@ -87,8 +89,9 @@ void AddPeer(const Comm& comm, Use* use) {
 }
 
 void AddComm(const Graph& graph, const Comm& comm, bool ordered, Use* use) {
-  for (const Quantity& q : {comm.bytes, comm.measured}) {
-    if (q.slot >= 0 && q.value >= 0) use->sizes.emplace(q.slot, q.value);
+  if (comm.bytes.slot >= 0) use->sizes.emplace(comm.bytes.slot, comm.bytes.value);
+  if (comm.measured.slot >= 0 && comm.measured.value >= 0) {
+    use->times.emplace(comm.measured.slot, comm.measured.value);
   }
   if (IsCopy(comm.collective)) return;
   if (IsPointToPoint(comm.collective)) return AddPeer(comm, use);
@@ -112,7 +115,7 @@ BlockUse UseOf(const Graph& graph, const Block& block) {
       AddComm(graph, comm, block.issue == Issue::kHost, &found.use);
       records = comm.event;
     } else if (op.kind == OpKind::kTimed && block.times[op.index].slot >= 0) {
-      found.use.sizes.emplace(block.times[op.index].slot, block.times[op.index].value);
+      found.use.times.emplace(block.times[op.index].slot, block.times[op.index].value);
     } else if ((op.kind == OpKind::kWait || op.kind == OpKind::kFree) && op.event != kNoEvent) {
       // Of what the block itself has recorded before, the program has nothing to say.
       if (!recorded.contains(op.event) && waited.insert(op.event).second) {
@@ -126,29 +129,10 @@ BlockUse UseOf(const Graph& graph, const Block& block) {
   return found;
 }
 
-// Every event that is waited for was recorded before in its program.
-Status CheckEvents(const Program& program, const Call& call, std::span<const EventUse> uses,
-                   std::unordered_set<std::int32_t>* recorded) {
-  for (const EventUse& use : uses) {
-    const std::int32_t event = use.event == kCallEvent ? call.event : use.event;
-    if (event < 0) {
-      return InvalidInput("op {}: the event of the call, and the call has none", use.op);
-    }
-    if (event >= program.events) {
-      return InvalidInput("op {}: event {} of {}", use.op, event, program.events);
-    }
-    if (!use.wait) {
-      recorded->insert(event);
-    } else if (!recorded->contains(event)) {
-      return InvalidInput("op {}: waits for event {}, which nothing has recorded", use.op, event);
-    }
-  }
-  return {};
-}
-
-// All numbers of a column, times `factor`, are sizes. Bounds without a look at the rows wherever
-// these say enough.
-Status CheckSizes(const Columns& columns, std::int32_t slot, std::int64_t factor) {
+// All numbers of a column, times `factor`, are sizes or times up to `limit`. Bounds without a look
+// at the rows wherever these say enough.
+Status CheckColumn(const Columns& columns, std::int32_t slot, std::int64_t factor,
+                   std::int64_t limit) {
   const auto s = static_cast<std::size_t>(slot);
   if (s >= columns.size()) {
     return InvalidInput("numeric slot {} of {} columns", slot, columns.size());
@@ -161,19 +145,36 @@ Status CheckSizes(const Columns& columns, std::int32_t slot, std::int64_t factor
   const bool bounded = c.base >= 0 && c.unit >= 0 &&
                        !__builtin_mul_overflow(c.unit, codes, &most) &&
                        !__builtin_add_overflow(most, c.base, &most) &&
-                       !__builtin_mul_overflow(most, factor, &product);
+                       !__builtin_mul_overflow(most, factor, &product) && product <= limit;
   for (std::size_t row = 0; !bounded && row < columns.rows(); ++row) {
     const std::int64_t v = columns.at(s, row);
-    if (v >= 0 && !__builtin_mul_overflow(v, factor, &product)) continue;
+    if (v >= 0 && !__builtin_mul_overflow(v, factor, &product) && product <= limit) continue;
     return InvalidInput("column {}, row {}: {} times {} is no size or time", slot, row, v, factor);
   }
   return {};
 }
 
-Status CheckProgram(const Graph& graph, ProgramId id, std::span<const BlockUse> blocks, Use* use) {
+Status CheckColumns(const Graph& graph, ProgramId id, const Use& use, bool fully) {
+  constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+  const Columns& columns = graph.programs[id.index()].columns;
+  for (const auto& [slot, factor] : use.sizes) {
+    ORRERY_RETURN_IF_ERROR(CheckColumn(columns, slot, factor, fully ? kMostBytes : kNoLimit));
+  }
+  for (const auto& [slot, factor] : use.times) {
+    ORRERY_RETURN_IF_ERROR(CheckColumn(columns, slot, factor, kNoLimit));
+  }
+  for (const std::int32_t slot : use.ranks) {
+    if (static_cast<std::size_t>(slot) < columns.size()) continue;
+    return InvalidInput("numeric slot {} of {} columns", slot, columns.size());
+  }
+  return {};
+}
+
+Status CheckProgram(const Graph& graph, ProgramId id, std::span<const BlockUse> blocks, bool fully,
+                    Use* use) {
   const Program& program = graph.programs[id.index()];
   if (program.events < 0) return InvalidInput("{}: {} events", Where(graph, id), program.events);
-  std::unordered_set<std::int32_t> recorded;
+  RecordedEvents recorded;
   std::unordered_set<BlockId> seen;
   for (const bool prologue : {true, false}) {
     const std::vector<Call>& calls = prologue ? program.prologue : program.calls;
@@ -187,26 +188,13 @@ Status CheckProgram(const Graph& graph, ProgramId id, std::span<const BlockUse> 
                             graph.blocks.size());
       }
       const BlockUse& block = blocks[call.block.index()];
-      const bool shaped =
-          call.repeat > 0 && call.microbatch >= -1 && call.chunk >= 0 && call.first_layer >= 0;
-      Status status =
-          shaped ? CheckEvents(program, call, block.events, &recorded)
-                 : InvalidInput("repeat {}, micro-batch {}, chunk {}, layer {}", call.repeat,
-                                call.microbatch, call.chunk, call.first_layer);
+      Status status = CheckCall(program, call, block.events, &recorded);
       if (!status.ok()) return std::move(status).In(Where(graph, id, call, c, prologue));
       use->AddCall(block.use, call.repeat);
       if (seen.insert(call.block).second) use->AddBlock(block.use);
     }
   }
-  for (const auto& [slot, factor] : use->sizes) {
-    ORRERY_RETURN_IF_ERROR(CheckSizes(program.columns, slot, factor).In(Where(graph, id)));
-  }
-  for (const std::int32_t slot : use->ranks) {
-    if (static_cast<std::size_t>(slot) < program.columns.size()) continue;
-    return InvalidInput("{}: numeric slot {} of {} columns", Where(graph, id), slot,
-                        program.columns.size());
-  }
-  return {};
+  return CheckColumns(graph, id, *use, fully).In(Where(graph, id));
 }
 
 // The groups that each rank is a member of, in one flat array.
@@ -263,10 +251,7 @@ Status CheckGroups(const Graph& graph) {
   return {};
 }
 
-std::string SlotName(std::uint32_t slot) {
-  if (slot < kGroupSlots) return std::string(Name(static_cast<GroupSlot>(slot)));
-  return fmt::format("#{}", slot - kGroupSlots);
-}
+std::string SlotName(std::uint32_t slot) { return graph::SlotName(static_cast<GroupSlot>(slot)); }
 
 // A group in a slot, which the rank is a member of.
 Status CheckSlot(const Graph& graph, const Memberships& memberships, std::size_t rank,
@@ -336,7 +321,8 @@ Status CheckBinding(const Graph& graph, const Memberships& memberships, std::siz
                         Name(static_cast<PeerSlot>(s)));
   }
   const Columns& columns = graph.programs[b.program.index()].columns;
-  if ((!use.sizes.empty() || !use.ranks.empty()) && b.row >= columns.rows()) {
+  const bool reads = !use.sizes.empty() || !use.times.empty() || !use.ranks.empty();
+  if (reads && b.row >= columns.rows()) {
     return InvalidInput("{}: row {} of {}", Where(graph, b.program), b.row, columns.rows());
   }
   const std::int64_t ranks = graph.jobs[b.job.index()].ranks;
@@ -399,7 +385,7 @@ Status CheckGeneral(const Graph& graph, bool fully) {
   for (const Block& block : graph.blocks) blocks.push_back(UseOf(graph, block));
   std::vector<Use> uses(graph.programs.size());
   for (std::size_t p = 0; p < graph.programs.size(); ++p) {
-    ORRERY_RETURN_IF_ERROR(CheckProgram(graph, ProgramId(p), blocks, &uses[p]));
+    ORRERY_RETURN_IF_ERROR(CheckProgram(graph, ProgramId(p), blocks, fully, &uses[p]));
   }
   ORRERY_RETURN_IF_ERROR(CheckGroups(graph));
   const Memberships memberships(graph);

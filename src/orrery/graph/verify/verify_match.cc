@@ -170,7 +170,7 @@ Status MatchGroups(const Matching& m) {
     for (const GroupId id : b.groups) bound += id.valid() ? 1 : 0;
   }
   if (members == bound) return {};
-  // Somebody names a group that does not have him.
+  // Some rank names a group that it is no member of.
   for (std::size_t r = 0; r < graph.bindings.size(); ++r) {
     for (std::size_t s = 0; s < kGroupSlots; ++s) {
       const GroupId id = graph.bindings[r].groups[s];
@@ -190,7 +190,8 @@ Status MatchPeers(const Matching& m) {
   if (m.tags == 0) return {};
   // Pairs of programs with the same slots between them need one look.
   const std::size_t programs = graph.programs.size();
-  const bool remember = programs <= 64;
+  constexpr std::size_t kMostRemembered = 64;  // 2 MiB of bits
+  const bool remember = programs <= kMostRemembered;
   std::vector<bool> known(remember ? programs * programs * kPeerSets * kPeerSets : 0);
   for (std::size_t r = 0; r < graph.bindings.size(); ++r) {
     const Binding& b = graph.bindings[r];
