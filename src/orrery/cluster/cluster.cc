@@ -1,12 +1,13 @@
 #include "orrery/cluster/cluster.h"
 
-#include "orrery/cluster/salts.h"
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
+#include <utility>
 #include <variant>
 
-#include "orrery/base/rng.h"
 #include "orrery/base/text.h"
 #include "orrery/cluster/topologies/topologies.h"
 #include "orrery/constants/constants.h"
@@ -14,9 +15,6 @@
 namespace orrery::cluster {
 namespace {
 
-// Beyond these a definition is a mistake, and vertex and link numbers would not fit their ids.
-constexpr int kMaxNodes = 1 << 20;
-constexpr std::int64_t kMaxDevices = 1 << 23;
 // A link costs some 40 bytes, and 100 more where a back end queues on it: 2 GiB.
 constexpr std::int64_t kMaxLinks = 1 << 24;
 // What rates are shared out up to (network/max_min.h), 140 Tb/s.
@@ -25,102 +23,7 @@ constexpr std::int64_t kMaxLink_Bps = std::int64_t{1} << 44;
 // Of the line rate, eight connections at once: 3.75 of 4 GB/s (NVIDIA/nccl issue 209, 32 Gb/s).
 constexpr double kTcpRate = 0.94;
 
-template <class T>
-Status Positive(const char* field, T value, const char* remedy) {
-  if (value > 0) return {};
-  return InvalidInput("{} = {}: must be above 0; {}", field, value, remedy);
-}
-
-Status ValidateShape(const Spec& spec) {
-  if (spec.nodes < 1 || spec.nodes > kMaxNodes) {
-    return InvalidInput("nodes = {}: must be 1 to {}", spec.nodes, kMaxNodes);
-  }
-  ORRERY_RETURN_IF_ERROR(
-      Positive("gpus_per_node", spec.gpus_per_node, "count the GPUs of one host"));
-  if (static_cast<std::int64_t>(spec.nodes) * spec.gpus_per_node > kMaxDevices) {
-    return InvalidInput("nodes = {} with gpus_per_node = {}: more than {} GPUs; lower nodes",
-                        spec.nodes, spec.gpus_per_node, kMaxDevices);
-  }
-  const int domain = spec.gpus_per_nvlink_domain;
-  if (domain < 1) {
-    return InvalidInput("gpus_per_nvlink_domain = {}: must be above 0; 1 means no NVLink", domain);
-  }
-  if (domain > 1 && domain % spec.gpus_per_node != 0 && spec.gpus_per_node % domain != 0) {
-    return InvalidInput(
-        "gpus_per_nvlink_domain = {}: must be a multiple or a divisor of gpus_per_node = {}",
-        domain, spec.gpus_per_node);
-  }
-  const int nics = spec.nics_per_node;
-  if (nics < 1 || nics > spec.gpus_per_node || spec.gpus_per_node % nics != 0) {
-    return InvalidInput(
-        "nics_per_node = {}: must divide gpus_per_node = {}; give several ports beside one GPU as "
-        "one "
-        "NIC with their summed rate",
-        nics, spec.gpus_per_node);
-  }
-  return {};
-}
-
-Status ValidateFabric(const Spec& spec) {
-  ORRERY_RETURN_IF_ERROR(
-      Positive("nic_bandwidth", spec.nic_reached_Bps(), "give the line rate of one NIC"));
-  ORRERY_RETURN_IF_ERROR(
-      Positive("pcie_bandwidth", spec.pcie_Bps, "give the rate from GPU to NIC"));
-  ORRERY_RETURN_IF_ERROR(
-      Positive("stream_bandwidth", spec.stream_Bps, "give what one TCP connection moves"));
-  ORRERY_RETURN_IF_ERROR(
-      Positive("nic_mtu_bytes", spec.nic_mtu_bytes, "give the payload of a packet"));
-  ORRERY_RETURN_IF_ERROR(
-      Positive("nodes_per_leaf", spec.nodes_per_leaf, "count the hosts under a leaf"));
-  if (spec.nic_header_bytes < 0) {
-    return InvalidInput("nic_header_bytes = {}: must not be negative", spec.nic_header_bytes);
-  }
-  if (spec.sharp && spec.fabric != Fabric::kInfiniBand) {
-    return InvalidInput("sharp = true: only InfiniBand switches reduce, the fabric is {}",
-                        Name(spec.fabric));
-  }
-  if (!(spec.oversubscription >= 1 && spec.oversubscription <= 1024)) {
-    return InvalidInput("oversubscription = {}: must be 1 to 1024 (leaf down / up bandwidth)",
-                        spec.oversubscription);
-  }
-  return {};
-}
-
 }  // namespace
-
-Status Validate(const Spec& spec) {
-  ORRERY_RETURN_IF_ERROR(ValidateShape(spec));
-  ORRERY_RETURN_IF_ERROR(CheckTopologyName(spec.topology.name));
-  ORRERY_RETURN_IF_ERROR(ValidateFabric(spec));
-  if (const Result<PcieTree> tree = PcieTree::Make(spec); !tree.ok()) return tree.status();
-  if (spec.gpus_per_nvlink_domain > 1) {
-    ORRERY_RETURN_IF_ERROR(
-        Positive("nvlink_bandwidth", spec.nvlink_reached_Bps(),
-                 "or set gpus_per_nvlink_domain to 1 for a machine without NVLink"));
-    ORRERY_RETURN_IF_ERROR(
-        Positive("nvlink_packet_bytes", spec.nvlink_packet_bytes, "give the payload of a packet"));
-    if (spec.nvlink_header_bytes < 0) {
-      return InvalidInput("nvlink_header_bytes = {}: must not be negative",
-                          spec.nvlink_header_bytes);
-    }
-  }
-  for (const auto& [field, latency] :
-       {std::pair{"nvlink_latency", spec.nvlink_latency},
-        std::pair{"pcie_latency", spec.pcie_latency}, std::pair{"nic_latency", spec.nic_latency}}) {
-    if (latency < 0 || latency > kSecond) {
-      return InvalidInput("{} = {} ps: must be 0 to 1 s", field, latency);
-    }
-  }
-  if (spec.device.sms <= 0 || spec.device.memory_bytes <= 0 ||
-      spec.device.memory_bandwidth_Bps <= 0) {
-    return InvalidInput("device '{}': sms, memory_bytes and memory_bandwidth must be above 0",
-                        spec.device.name);
-  }
-  if (!(spec.cpu_relative_speed > 0)) {
-    return InvalidInput("cpu_relative_speed = {}: must be above 0", spec.cpu_relative_speed);
-  }
-  return {};
-}
 
 std::string_view Name(LinkKind kind) {
   switch (kind) {
@@ -166,6 +69,14 @@ std::string_view Name(Fabric fabric) {
       return "tcp";
   }
   return "?";
+}
+
+std::optional<Fabric> FindFabric(std::string_view name) {
+  for (const Fabric fabric : {Fabric::kNone, Fabric::kInfiniBand, Fabric::kRoce, Fabric::kEfa,
+                              Fabric::kOmniPath, Fabric::kSlingshot, Fabric::kTcp}) {
+    if (name == Name(fabric)) return fabric;
+  }
+  return std::nullopt;
 }
 
 void Calibrate(const constants::Set& constants, Spec* spec) {
@@ -239,19 +150,6 @@ int Cluster::leaves() const {
 int Cluster::spines() const {
   const auto* clos = std::get_if<Clos>(&fabric_);
   return clos != nullptr ? static_cast<int>(clos->spines()) : 0;
-}
-
-int Cluster::switches_between(NicId a, NicId b) const {
-  if (const auto* clos = std::get_if<Clos>(&fabric_)) {
-    return clos->switches_between(a.index(), b.index());  // planning asks often
-  }
-  std::vector<LinkId> path;
-  std::visit([&](const auto& f) { f.Route(origin_, a.index(), b.index(), {}, &path); }, fabric_);
-  int switches = 0;
-  for (const LinkId id : path) {
-    if (links_[id.index()].to >= origin_.first_switch) ++switches;
-  }
-  return switches;
 }
 
 void Cluster::AddDeviceLinks() {
@@ -450,96 +348,6 @@ Result<Cluster> Cluster::Build(const Spec& spec) {
   return cluster;
 }
 
-// The GPU of from's host and NVLink domain whose NIC is on to's rail; `from` where there is none.
-DeviceId Cluster::RailPeer(DeviceId from, DeviceId to) const {
-  const auto per_node = static_cast<std::size_t>(spec_.nics_per_node);
-  const std::size_t rail = nic(to).index() % per_node;
-  if (nic(from).index() % per_node == rail) return from;
-  const auto gpus = static_cast<std::size_t>(spec_.gpus_per_node);
-  const DeviceId peer(from.index() / gpus * gpus + rail * (gpus / per_node));
-  const bool joined = spec_.gpus_per_nvlink_domain > 1 && !peers_over_pcie() &&
-                      nvlink_domain(peer) == nvlink_domain(from);
-  return joined ? peer : from;
-}
-
-// Up: PCIe, NIC, and of the fabric's way the first half or only its first link. Down: the same
-// backwards. A cable is two links, the one up before the one down (Clos::AddLinks).
-void Cluster::RoutePart(DeviceId from, DeviceId to, std::uint64_t salt,
-                        std::vector<LinkId>* path) const {
-  const bool down = salt == kOutOfLeaf || salt == kOutOfTop;
-  const DeviceId member = down ? to : from;
-  const std::size_t own = nic(member).index(), other = nic(down ? from : to).index();
-  path->push_back(pcie_out(member));
-  path->push_back(LinkId(origin_.first_link + 2 * own));
-  if ((salt == kIntoTop || salt == kOutOfTop) && own != other) {
-    path->pop_back();
-    const std::size_t begin = path->size();
-    std::get<Clos>(fabric_).Route(origin_, own, other, {.fixed = true}, path);
-    path->resize(begin + (path->size() - begin) / 2);
-  }
-  if (!down) return;
-  std::reverse(path->begin(), path->end());
-  for (LinkId& link : *path) link = LinkId(link.index() + 1);
-}
-
-void Cluster::Route(DeviceId from, DeviceId to, std::uint64_t salt,
-                    std::vector<LinkId>* path) const {
-  path->clear();
-  if (InFabric(salt)) return RoutePart(from, to, salt, path);
-  if (salt >= kThroughSwitch) {
-    if (salt != kOutOfSwitch) path->push_back(nvlink_out(from));
-    if (salt != kIntoSwitch) path->push_back(nvlink_in(to));
-    return;
-  }
-  if (from == to) return;
-  const Choice choice{.hash = HashCombine(HashCombine(salt, from.value), to.value),
-                      .fixed = spec_.topology.routing == Routing::kStatic};
-  if (direct()) {
-    std::visit([&](const auto& f) { f.Route(origin_, from.index(), to.index(), choice, path); },
-               fabric_);
-    return;
-  }
-  const auto local = [this](DeviceId d) { return static_cast<std::size_t>(local_index(d)); };
-  if (spec_.gpus_per_nvlink_domain > 1 && nvlink_domain(from) == nvlink_domain(to)) {
-    if (nvlinks_between(from, to) > 0) {
-      path->push_back(pcie_tree_.Nvlink(local(from), local(to), tree_link(node(from))));
-      return;
-    }
-    if (peers_over_pcie()) {
-      path->push_back(pcie_out(from));
-      pcie_tree_.Between(local(from), local(to), tree_link(node(from)), path);
-      path->push_back(pcie_in(to));
-      return;
-    }
-    path->push_back(nvlink_out(from));
-    path->push_back(nvlink_in(to));
-    return;
-  }
-  if (spec_.topology.routing == Routing::kRailLocal || salt == kByRail) {
-    const DeviceId peer = RailPeer(from, to);
-    if (peer != from) {
-      path->push_back(nvlink_out(from));
-      path->push_back(nvlink_in(peer));
-      from = peer;
-    }
-  }
-  const NicId out = nic(from);
-  const NicId in = nic(to);
-  const auto per_node = static_cast<std::size_t>(spec_.nics_per_node);
-  path->push_back(pcie_out(from));
-  if (pcie_tree_.any()) {
-    pcie_tree_.ToNic(local(from), out.index() % per_node, tree_link(node(from)), path);
-  }
-  if (out != in) {
-    std::visit([&](const auto& f) { f.Route(origin_, out.index(), in.index(), choice, path); },
-               fabric_);
-  }
-  if (pcie_tree_.any()) {
-    pcie_tree_.FromNic(in.index() % per_node, local(to), tree_link(node(to)), path);
-  }
-  path->push_back(pcie_in(to));
-}
-
 std::string Cluster::vertex_name(std::uint32_t vertex) const {
   std::size_t v = vertex;
   if (v < devices()) {
@@ -583,6 +391,9 @@ Status Cluster::ChangeLinks(std::string_view name, double bandwidth, SimTime fro
       const bool other = link.from == b->second && link.to == a->second;
       if (one || other) found.push_back(LinkId(l));
     }
+  }
+  if (found.empty() && links_.empty()) {
+    return InvalidInput("there is no link '{}'; this cluster has none", Printable(name));
   }
   if (found.empty()) {
     return InvalidInput("there is no link '{}'; links are named by their ends, such as '{}'",

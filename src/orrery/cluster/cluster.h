@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,6 +54,7 @@ struct DeviceSpec {
 // kTcp: NCCL's socket transport.
 enum class Fabric : std::uint8_t { kNone, kInfiniBand, kRoce, kEfa, kOmniPath, kSlingshot, kTcp };
 std::string_view Name(Fabric fabric);
+std::optional<Fabric> FindFabric(std::string_view name);  // nothing where no fabric has the name
 
 // A machine of nodes of equal shape under the fabric that `topology` names; without a name rails
 // (NIC i of every node meets leaf switches of rail i) or plain leaves, leaves under spines.
@@ -60,13 +62,12 @@ struct Spec {
   std::string name;
   DeviceSpec device;
   int nodes = 1;
-  int gpus_per_node = 8;  // GPUs that share a host (PCIe, CPU)
-  int gpus_per_nvlink_domain =
-      8;                        // GPUs that reach each other by NVLink: 72 on NVL72, else the node
-  int nics_per_node = 8;        // evenly shared by the node's GPUs
-  std::int64_t nvlink_Bps = 0;  // per GPU and direction, all links together
-  SimTime nvlink_latency = 0;   // GPU to GPU through the switch, one way
-  int nvlink_packet_bytes = 0;  // payload a packet carries; header beside it
+  int gpus_per_node = 8;           // GPUs that share a host (PCIe, CPU)
+  int gpus_per_nvlink_domain = 8;  // that reach each other by NVLink: 72 on NVL72, else the node
+  int nics_per_node = 8;           // evenly shared by the node's GPUs
+  std::int64_t nvlink_Bps = 0;     // per GPU and direction, all links together
+  SimTime nvlink_latency = 0;      // GPU to GPU through the switch, one way
+  int nvlink_packet_bytes = 0;     // payload a packet carries; header beside it
   int nvlink_header_bytes = 0;
   std::int64_t pcie_Bps = 0;  // GPU to its NIC, per direction
   SimTime pcie_latency = 0;
@@ -108,6 +109,7 @@ struct Spec {
 inline constexpr std::uint64_t kIntoSwitch = ~std::uint64_t{0};
 inline constexpr std::uint64_t kOutOfSwitch = ~std::uint64_t{1};
 inline constexpr std::uint64_t kThroughSwitch = ~std::uint64_t{2};
+
 // Gives the machine these constants: the device's own, and what its links reach.
 void Calibrate(const constants::Set& constants, Spec* spec);
 // What of `spec` a constant may depend on: its architecture, its fabric, whether there are NICs.
@@ -171,8 +173,8 @@ class Cluster {
   // Links that are slow or down for a while, for back ends that can show it. What lasts for the
   // whole run and leaves some bandwidth stands in links() already and not here.
   std::span<const LinkChange> link_changes() const { return link_changes_; }
-  // `name` means every link of that name, and those of the cable's other direction too. Errors name
-  // the nearest vertex. REQUIRES: 0 <= bandwidth <= 1, from < until.
+  // `name` means every link of that name, and those of the cable's other direction too. The error
+  // of an unknown name shows how links are named. REQUIRES: 0 <= bandwidth <= 1, from < until.
   Status ChangeLinks(std::string_view name, double bandwidth, SimTime from, SimTime until);
 
   const PcieTree& pcie_tree() const { return pcie_tree_; }

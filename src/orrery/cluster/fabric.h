@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "orrery/base/ids.h"
+#include "orrery/base/status.h"
 #include "orrery/cluster/topology.h"
 
 namespace orrery::cluster {
@@ -39,8 +40,8 @@ struct Origin {
 };
 
 // A link each way between every end and the switch that is its leaf, up before down.
-template <class Fabric>
-void AddEndLinks(const Fabric& fabric, const Origin& origin, std::size_t ends, Link link,
+template <class AFabric>
+void AddEndLinks(const AFabric& fabric, const Origin& origin, std::size_t ends, Link link,
                  std::vector<Link>* links) {
   for (std::size_t n = 0; n < ends; ++n) {
     const auto end = origin.first_end + static_cast<std::uint32_t>(n);
@@ -135,11 +136,13 @@ class Dragonfly {
   std::size_t groups_ = 1, copies_ = 0;
 };
 
-// Points in up to 8 dimensions, dimension 0 fastest. Each line of points along a dimension is a
-// ring, an open line, a full mesh or hangs on one switch. A point is a router with the NICs of one
-// host, or (direct) a GPU. Links: per NIC up, down unless direct; then dimension by dimension.
+// Points in up to kMostDimensions dimensions, dimension 0 fastest. Each line of points along a
+// dimension is a ring, an open line, a full mesh or hangs on one switch. A point is a router with
+// the NICs of one host, or (direct) a GPU. Links: per NIC up, down unless direct; then dimension by
+// dimension.
 class Lattice {
  public:
+  static constexpr std::size_t kMostDimensions = 8;
   struct Shape {
     std::vector<Dimension> dimensions;
     bool points_are_gpus = false;
@@ -180,11 +183,12 @@ class Lattice {
 };
 
 // Any graph of GPUs and switches; GPUs forward nothing. Distances between switches are a table of
-// one byte a pair. REQUIRES: Check() was ok.
+// one byte a pair.
 class Imported {
  public:
   Imported() = default;
-  // Every GPU reaches every other one, ids are in range, and the table fits its budget.
+  // Fails unless ids are in range, the table fits its budget and every GPU reaches every other one.
+  // REQUIRES: every cable is in the graph as two links, one each way.
   static Result<Imported> Make(const Graph& graph);
 
   static constexpr bool direct() { return true; }
@@ -198,8 +202,12 @@ class Imported {
 
  private:
   static constexpr std::uint8_t kFar = 255;
+  // Links between two switches at most: a way of two GPUs, with its ends, stays below kFar.
+  static constexpr std::uint8_t kFarthest = 250;
   void Index();
-  void FillDistances();
+  Status FillDistances();
+  std::uint32_t Island(std::uint32_t number) const;
+  Status CheckReach() const;
   int Distance(std::uint32_t vertex, std::uint32_t gpu) const;
 
   Graph graph_;

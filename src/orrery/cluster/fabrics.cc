@@ -33,15 +33,12 @@ Result<FabricName> ReadFabric(const formats::RowValues<FabricName>& table, const
                   .cluster = TextOf(keys, "cluster"),
                   .note = TextOf(keys, "note"),
                   .refused = TextOf(keys, "refused")};
-  const std::vector<std::string_view> fabrics = Choices(*FindOption(kFabricKeys, "fabric"));
-  if (keys.Has("fabric")) {
-    const auto at = std::ranges::find(fabrics, TextOf(keys, "fabric"));
-    name.fabric = static_cast<Fabric>(at - fabrics.begin());
-  }
+  if (keys.Has("fabric")) name.fabric = FindFabric(TextOf(keys, "fabric"));
   return name;
 }
 
 constexpr std::int64_t kGigabit = 1'000'000'000 / 8;
+constexpr std::int64_t kMostGigabits = 1'000'000;  // 1 Pb/s: a rate above it is a mistake
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -158,6 +155,7 @@ NicText ReadNics(std::string_view network, int gpus_per_node) {
     if (rest.starts_with("x")) {
       count = value;
     } else if (rest.starts_with("Gb/s") || rest.starts_with("Gbps")) {
+      if (value > kMostGigabits) return {};
       const std::string_view unit = rest.substr(4);
       if (unit.starts_with("/node")) return {0, value};
       if (unit.starts_with("/GPU")) return {gpus_per_node, value};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "orrery/base/text.h"
 #include "orrery/base/units.h"
@@ -71,7 +72,7 @@ class Search {
   std::vector<std::vector<std::uint32_t>> rings_, best_;
 };
 
-// "0-1:12"
+// The number at `*at` of a word such as "0-1:12"; leaves `*at` behind it.
 Result<std::int64_t> Number(std::string_view word, std::size_t* at, std::string_view text) {
   const std::size_t begin = *at;
   while (*at < word.size() && word[*at] >= '0' && word[*at] <= '9') ++*at;

@@ -120,18 +120,16 @@ constexpr Option kPcieTree[] = {
     {.name = "name", .type = kText, .doc = "As 'orrery list pcie-trees' names it."},
     {.name = "tree",
      .type = kText,
-     .doc =
-         "The tree: sockets parted by bars, a switch in parentheses, g a GPU, n a NIC; :12 behind "
-         "one is its link's rate in GB/s."},
+     .doc = "The tree as text: a bar between sockets, ( ) is a switch, g a GPU, n a NIC; :12 after "
+            "one is the rate of its link in GB/s."},
     {.name = "peers",
      .type = kChoice,
      .choices = "pcie|nvlink",
      .doc = "How GPUs of an NVLink domain reach each other; pcie on presets without NVLink."},
     {.name = "nvlinks",
      .type = kText,
-     .doc =
-         "NVLinks between GPUs without a switch: 0-1:12 2-3:12 are two pairs of 12 links. Who is "
-         "not joined goes over PCIe; nvlink_bandwidth is of the GPU that has most links."},
+     .doc = "NVLinks between GPUs without a switch: 0-1:12 2-3:12 is two pairs with 12 links each; "
+            "other pairs use PCIe. nvlink_bandwidth is that of the GPU with most links."},
     {.name = "uplink_bandwidth",
      .type = kBandwidth,
      .unit = "GB/s",
@@ -304,8 +302,8 @@ constexpr Option kDevice[] = {
     {.name = "transfer_spread",
      .type = kNumber,
      .max = 10,
-     .doc = "Kernels are priced as on another architecture, and no run on this one was measured: "
-            "what that adds to their relative spread."},
+     .doc = "Added relative uncertainty of kernel times on a GPU without measured runs, whose "
+            "kernels are priced as on another architecture."},
     {.name = "price_per_hour", .type = kNumber, .max = 1e6, .doc = "USD; 0 means not known."},
 };
 
@@ -315,18 +313,18 @@ constexpr OptionTable kClusterTable{
     .options = kCluster};
 constexpr OptionTable kTopologyTable{
     .path = "cluster.topology",
-    .doc = "What stands between the NICs. A topology's name, a topology file, or these keys.",
+    .doc = "The network between the NICs: a topology's name, a topology file, or these keys.",
     .options = kTopology};
-constexpr OptionTable kPcieTreeTable{
-    .path = "cluster.pcie_tree",
-    .doc =
-        "What stands between a host's GPUs and NICs. A tree's name, or these keys; left out, a "
-        "GPU has a link to its NIC.",
-    .options = kPcieTree};
+constexpr OptionTable kPcieTreeTable{.path = "cluster.pcie_tree",
+                                     .doc =
+                                         "The PCIe tree between a host's GPUs and NICs: a tree's "
+                                         "name, or these keys. Left out: each "
+                                         "GPU has a link to its NIC.",
+                                     .options = kPcieTree};
 constexpr OptionTable kDeviceTable{.path = "cluster.device",
                                    .doc =
-                                       "The GPU, where the preset's is not meant: a device's "
-                                       "name, or these keys.",
+                                       "The GPU, if it is not the preset's: a device's name, or "
+                                       "these keys.",
                                    .options = kDevice};
 
 }  // namespace

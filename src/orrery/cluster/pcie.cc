@@ -312,8 +312,6 @@ void PcieTree::AddLinks(const Spec& spec, std::uint32_t first_gpu, std::uint32_t
 // Links from the node `from` to the node `to`, in order.
 void PcieTree::Climb(std::uint32_t from, std::uint32_t to, std::size_t first,
                      std::vector<LinkId>* path) const {
-  std::array<std::uint32_t, kMostDepth + 1> down{};  // from `to` upwards
-  std::size_t depth = 0;
   const auto to_root = [&](std::uint32_t node) {
     std::array<std::uint32_t, kMostDepth + 2> chain{};
     std::size_t length = 0;
@@ -333,8 +331,9 @@ void PcieTree::Climb(std::uint32_t from, std::uint32_t to, std::size_t first,
   if (a[a_length - 1] != b[b_length - 1]) {
     path->push_back(LinkId(first + SocketLink(nodes_[from].socket, nodes_[to].socket)));
   }
-  for (std::size_t i = 0; i + 1 < b_length; ++i) down[depth++] = b[i];
-  while (depth > 0) path->push_back(LinkId(first + nodes_[down[--depth]].up_link + 1));
+  for (std::size_t i = b_length - 1; i-- > 0;) {
+    path->push_back(LinkId(first + nodes_[b[i]].up_link + 1));
+  }
 }
 
 void PcieTree::Between(std::size_t from_gpu, std::size_t to_gpu, std::size_t first,

@@ -46,14 +46,6 @@ constexpr std::array<WholeField, 7> kWholes = {{{"nvlink_bandwidth", &Spec::nvli
                                                 {"nic_latency", &Spec::nic_latency},
                                                 {"stream_bandwidth", &Spec::stream_Bps}}};
 
-constexpr std::array<std::pair<std::string_view, Fabric>, 7> kFabrics = {
-    {{"none", Fabric::kNone},
-     {"infiniband", Fabric::kInfiniBand},
-     {"roce", Fabric::kRoce},
-     {"efa", Fabric::kEfa},
-     {"omnipath", Fabric::kOmniPath},
-     {"slingshot", Fabric::kSlingshot},
-     {"tcp", Fabric::kTcp}}};
 constexpr std::array<std::pair<std::string_view, Arch>, 4> kArchs = {
     {{"volta", Arch::kVolta},
      {"ampere", Arch::kAmpere},
@@ -68,9 +60,7 @@ void ApplyCluster(const Section& section, Spec* spec) {
     if (section.Has(field.key)) spec->*field.member = section.Integer(field.key);
   }
   if (section.Has("fabric")) {
-    for (const auto& [name, fabric] : kFabrics) {
-      if (section.Text("fabric") == name) spec->fabric = fabric;
-    }
+    spec->fabric = FindFabric(section.Text("fabric")).value_or(spec->fabric);
   }
   if (section.Has("sharp")) spec->sharp = section.Bool("sharp");
   if (section.Has("rail_optimised")) spec->rail_optimised = section.Bool("rail_optimised");
@@ -100,8 +90,8 @@ void ApplyDevice(const Section& section, DeviceSpec* device) {
     for (const auto& [name, arch] : kArchs) {
       if (section.Text("arch") == name) device->arch = arch;
     }
+    device->bf16 = device->arch != Arch::kVolta;
   }
-  if (section.Has("arch")) device->bf16 = device->arch != Arch::kVolta;
   if (section.Has("bf16")) device->bf16 = section.Bool("bf16");
   if (section.Has("transfer_spread")) device->transfer_spread = section.Real("transfer_spread");
   if (section.Has("sms")) device->sms = static_cast<int>(section.Integer("sms"));
@@ -170,7 +160,7 @@ Status ReadDevice(const Source& source, const Node* node, const Catalog& catalog
 Status ApplyTopologyFile(const Source& source, const std::string& file, const std::string& where,
                          Spec* spec) {
   const std::string path = source.Path(file);
-  Result<std::string> text = orrery::ReadFile(path, kTopologyBytes);
+  Result<std::string> text = ReadFile(path, kTopologyBytes);
   if (!text.ok()) return std::move(text).TakeStatus().In(where);
   return ApplyTopology(*text, path, spec);
 }
@@ -192,8 +182,7 @@ Status ApplyDimensions(const Section& section, TopologySpec* t) {
   while (begin <= kinds.size()) {
     const std::size_t end = std::min(kinds.find(',', begin), kinds.size());
     std::string_view word = std::string_view(kinds).substr(begin, end - begin);
-    while (!word.empty() && word.front() == ' ') word.remove_prefix(1);
-    while (!word.empty() && word.back() == ' ') word.remove_suffix(1);
+    word = Trimmed(word);
     bool known = false;
     for (const auto& [name, kind] : kKinds) {
       if (name != word || count >= t->dimensions.size()) continue;
@@ -312,13 +301,14 @@ Status ApplyAll(const Source& source, const Node& node, const Section& section, 
 }
 
 // A definition without NVLink keys has none; otherwise the node is the domain.
-void BeginWithout(const Section& section, Spec* spec) {
+void BeginWithoutPreset(const Section& section, Spec* spec) {
   spec->gpus_per_nvlink_domain =
       section.Has("nvlink_bandwidth") ? static_cast<int>(section.Integer("gpus_per_node")) : 1;
   spec->nvlink_packet_bytes = 128;
 }
 
-constexpr std::string_view kOthers[] = {"device", "topology", "pcie_tree"};
+// Keys of a cluster that hold a section, with options of its own.
+constexpr std::string_view kSections[] = {"device", "topology", "pcie_tree"};
 
 // The keys of a cluster, whose oversubscription may be a ratio; with blanks, 4 : 1, YAML takes it
 // for a map.
@@ -335,11 +325,12 @@ Result<Section> ReadKeys(const formats::Document& document, const Node& node) {
       ratio->quoted = false;
     }
   }
-  return Section::Read(document, keys, ClusterOptions(), kOthers);
+  return Section::Read(document, keys, ClusterOptions(), kSections);
 }
 
-Result<Spec> ReadFile(const Source& source, const std::string& name, const std::string& where,
-                      const Catalog& catalog, std::vector<std::string>* assumed);
+Result<Spec> ReadClusterFile(const Source& source, const std::string& name,
+                             const std::string& where, const Catalog& catalog,
+                             std::vector<std::string>* assumed);
 
 // The preset may be a file, too, unless the fields are a file's themselves: `cluster: file.yaml`
 // with --set cluster.KEY=….
@@ -350,7 +341,7 @@ Result<Spec> ReadFields(const Source& source, const Node& node, const Catalog& c
   const Setting* preset = section.Find("preset");
   if (preset != nullptr && !of_file && LooksLikeFile(section.Text("preset"))) {
     ORRERY_ASSIGN_OR_RETURN(
-        spec, ReadFile(source, section.Text("preset"), preset->where, catalog, assumed));
+        spec, ReadClusterFile(source, section.Text("preset"), preset->where, catalog, assumed));
   } else if (preset != nullptr) {
     Result<Spec> found = catalog.Find(Printable(section.Text("preset")));
     if (!found.ok()) {
@@ -360,7 +351,7 @@ Result<Spec> ReadFields(const Source& source, const Node& node, const Catalog& c
   } else {
     ORRERY_RETURN_IF_ERROR(CheckGiven(source.Where(node), section, kClusterNeeds));
     spec.name = "inline cluster";
-    BeginWithout(section, &spec);
+    BeginWithoutPreset(section, &spec);
     spec.sources = {source.name()};
     assumed->push_back(
         "cluster: what the definition leaves out is 0 (latencies, headers), InfiniBand, "
@@ -384,9 +375,9 @@ Result<Spec> ReadFields(const Source& source, const Node& node, const Catalog& c
 Result<Spec> ReadTopology(const Source& source, const std::string& name, const std::string& where,
                           const Catalog& catalog, std::vector<std::string>* assumed) {
   const std::string path = source.Path(name);
-  Result<std::string> text = orrery::ReadFile(path, kTopologyBytes);
+  Result<std::string> text = ReadFile(path, kTopologyBytes);
   if (!text.ok()) return std::move(text).TakeStatus().In(where);
-  ORRERY_ASSIGN_OR_RETURN(const std::string preset, BeginningOf(*text, path));
+  ORRERY_ASSIGN_OR_RETURN(const std::string preset, PresetOf(*text, path));
   ORRERY_ASSIGN_OR_RETURN(Spec spec, catalog.Find(preset));
   spec.name = Printable(name, 80);
   ORRERY_RETURN_IF_ERROR(ApplyTopology(*text, path, &spec));
@@ -408,8 +399,9 @@ bool IsTopology(const std::string& path) {
   return SniffTopology(start) != TopologyFile::kUnknown;
 }
 
-Result<Spec> ReadFile(const Source& source, const std::string& name, const std::string& where,
-                      const Catalog& catalog, std::vector<std::string>* assumed) {
+Result<Spec> ReadClusterFile(const Source& source, const std::string& name,
+                             const std::string& where, const Catalog& catalog,
+                             std::vector<std::string>* assumed) {
   const std::string path = source.Path(name);
   if (IsTopology(path)) return ReadTopology(source, name, where + ": cluster", catalog, assumed);
   Result<formats::Document> document = formats::ReadDocument(path);
@@ -457,7 +449,7 @@ Result<Spec> ReadClusterRow(const formats::DataTable& table, const formats::Data
   Spec spec;
   spec.name = row.name;
   spec.nodes = nodes;
-  BeginWithout(section, &spec);
+  BeginWithoutPreset(section, &spec);
   ORRERY_RETURN_IF_ERROR(
       ReadDevice(source, keys.Find("device"), catalog, true, where, &spec.device));
   spec.sources = {spec.device.source};
@@ -477,7 +469,7 @@ Result<Spec> Read(const Source& source, const Node* node, const Catalog& catalog
   }
   if (node->kind != Node::Kind::kScalar) return ReadFields(source, *node, catalog, false, assumed);
   if (LooksLikeFile(node->text)) {
-    return ReadFile(source, node->text, source.Where(*node), catalog, assumed);
+    return ReadClusterFile(source, node->text, source.Where(*node), catalog, assumed);
   }
   Result<Spec> spec = catalog.Find(Printable(node->text));
   if (!spec.ok()) return std::move(spec).TakeStatus().In(source.Where(*node) + ": cluster");

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <utility>
+#include <variant>
 
 namespace orrery::cluster {
 namespace {

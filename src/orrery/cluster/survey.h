@@ -38,7 +38,8 @@ struct Survey {
 };
 Survey SurveyOf(const Cluster& cluster);
 
-// Links of the shortest way from one end to every vertex; -1 where there is none.
+// Links of the shortest way from one end to every vertex; -1 where there is none. For tests, which
+// hold routes against it.
 std::vector<int> NetworkDistances(const Cluster& cluster, std::uint32_t from);
 
 }  // namespace orrery::cluster

@@ -64,8 +64,8 @@ struct TunerRow {
 struct StepCosts {
   SimTime setup = -1;  // ORRERY_SETUP_NS: from the last arrival to the first step
   SimTime sync = -1;   // ORRERY_SYNC_NS: holds a channel, before each slice
-  SimTime post_nvlink = -1,
-          post_network = -1;     // ORRERY_POST_*_NS: from its work's end to the links
+  // ORRERY_POST_*_NS: from a slice's end of work to the links
+  SimTime post_nvlink = -1, post_network = -1;
   std::int64_t channel_Bps = 0;  // ORRERY_CHANNEL_GBPS: data through a channel
 };
 
@@ -221,8 +221,8 @@ struct Plan {
   SimTime phases = 0;  // trees, NVLS, PAT, CollNet, gather, scatter: what is played (PhasesOf)
   bool copy_engine = false;  // a message that no CTA moves (CopyPlan)
   Uneven uneven;             // all-to-all
-  // What NCCL would have taken where that is not modelled yet ("NVLSTree"); empty
-  // when this plan is NCCL's own choice. A result that rests on such a plan must say so.
+  // What NCCL would have taken where that is not modelled yet ("NVLSTree"); empty when this plan is
+  // NCCL's own choice. A result that rests on such a plan must say so.
   std::string_view instead_of;
   bool restricted() const { return !instead_of.empty(); }
   const Graphs* graphs = nullptr;  // the planner's, where this group takes them

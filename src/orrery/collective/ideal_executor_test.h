@@ -1,4 +1,4 @@
-// The contract of lowering.h, executed over links that are ideal FIFOs (DESIGN 5, `links`): what
+// The contract of lowering.h, executed over links that are ideal FIFOs (network/links.h): what
 // the closed form is held against. Test only.
 #pragma once
 

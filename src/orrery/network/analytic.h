@@ -21,10 +21,13 @@
 // Cost. Start and end of a fluid that shares no port: O(loads) and one heap push, one heap pop; no
 // division but for its D if a port bounds it; no allocation once the arrays have grown. A change of
 // a shared port costs O(loads) for every fluid on it. Memory: 100 bytes a fluid, 32 a load, 48 a
-// port. Single-threaded: next_time() and statistics() bring internal state up to date though const.
+// port. For one thread: next_time() and AppendState() bring internal state up to date though const.
 #pragma once
 
-#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "orrery/base/int128.h"
 #include "orrery/network/finish_heap.h"
@@ -106,7 +109,7 @@ class Analytic final : public Network {
   SimTime now_ = 0;
   std::vector<FlightId> changed_;  // fluids to rate when the instant is over
   std::vector<std::uint32_t> changed_ports_;
-  mutable std::vector<PortStatistics> statistics_;
+  std::vector<PortStatistics> statistics_;
 };
 
 }  // namespace orrery::network

@@ -7,21 +7,24 @@
 //
 // Cost: two lines a message and one exchange (a write and a read of the socket) for each instant at
 // which something starts or is asked for.
-#include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <csignal>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <string>
+#include <string_view>
 #include <unordered_map>
-
-#include <fmt/format.h>
+#include <utility>
+#include <vector>
 
 #include "orrery/base/text.h"
 #include "orrery/network/backends.h"

@@ -90,7 +90,8 @@ void Flow::Start(SimTime now, std::span<const Transfer> transfers) {
       if (transfer.id >= transfers_.size()) transfers_.resize(std::size_t{transfer.id} + 1);
       transfers_[transfer.id] = transfer;
     }
-    Wait(transfer.id, fixed / 2, fixed - fixed / 2, path.group == kNone ? 0 : wire, path.group);
+    Wait(transfer.id, fixed / 2, fixed - fixed / 2, path.group == kNone ? 0 : wire, path.group,
+         transfer.connection);
   }
 }
 
@@ -106,7 +107,8 @@ void Flow::Start(SimTime now, std::span<const LinkFluid> fluids, std::span<const
             ? fluid.known
             : Know(loads.subspan(fluid.first_load, fluid.loads), fluid.weight, fluid.cap_Bps);
     if (fluid.id < transfers_.size()) transfers_[fluid.id].bytes = 0;  // its caller moves it
-    Wait(fluid.id, fluid.before, fluid.after, group == kNone ? 0 : fluid.bytes, group);
+    Wait(fluid.id, fluid.before, fluid.after, group == kNone ? 0 : fluid.bytes, group,
+         fluid.connection);
   }
 }
 
@@ -129,9 +131,11 @@ std::uint32_t Flow::PathOf(const Transfer& transfer) {
           std::uint64_t most = 0;
           for (const LinkId id : path) {
             constexpr std::uint64_t kScale = std::uint64_t{1} << 44;
+            constexpr std::uint64_t kMostFlights = ~std::uint64_t{0} / kScale;
             const auto rate =
                 static_cast<std::uint64_t>(cluster_->links()[id.index()].bandwidth_Bps);
-            most = std::max(most, use_[id.index()].flights * kScale / rate);
+            const std::uint64_t flights = use_[id.index()].flights;
+            most = std::max(most, std::min(flights, kMostFlights) * kScale / rate);
           }
           return most;
         });
@@ -199,7 +203,7 @@ void Flow::Move(SimTime now, FlightId id, std::span<const LinkLoad> loads) {
 void Flow::MoveTo(FlightId id, std::uint32_t group) {
   Flight& flight = flights_[id];
   if (group == flight.group) return;
-  const bool competes = !waiting_.contains(id);
+  const bool competes = !waiting_.contains(id) && !order_.held(id);
   if (competes && !HasLeft(id)) return;  // it ends at this instant
   // What is left over whole bytes of a byte begun has passed.
   const Uint128 left = competes ? TakeOut(id) : static_cast<Uint128>(flight.bytes) * kServed;
@@ -279,14 +283,15 @@ std::uint32_t Flow::FindGroup(std::span<const MaxMin::Load> loads, std::uint32_t
   return g;
 }
 
-void Flow::Wait(FlightId id, SimTime before, SimTime after, std::int64_t bytes,
-                std::uint32_t group) {
+void Flow::Wait(FlightId id, SimTime before, SimTime after, std::int64_t bytes, std::uint32_t group,
+                std::uint64_t connection) {
   if (id >= flights_.size()) flights_.resize(std::size_t{id} + 1);
   Flight& flight = flights_[id];
   ORRERY_CHECK(!flight.active, "a flight id is unique among what is in flight");
   flight = {bytes, after, group, true};
   ++in_flight_;
   if (group != kNone) CountUse(group, bytes, bytes > 0 ? 1 : 0);
+  if (connection != 0) order_.Add(connection, id);
   if (before > 0) {
     waiting_.Set(id, now_ + before);
   } else {
@@ -311,14 +316,17 @@ void Flow::CountUse(std::uint32_t group, std::int64_t bytes, int flights) {
   }
 }
 
-// The flight competes from now on.
+// The flight competes from now on, if those ahead on its connection are through.
 void Flow::Enter(FlightId id) {
+  if (!order_.MayEnter(id)) return;
   const Flight& flight = flights_[id];
-  if (flight.bytes == 0) {
-    leaving_.Set(id, now_ + flight.after);
-    return;
-  }
+  if (flight.bytes == 0) return Depart(id);
   Join(id, static_cast<Uint128>(flight.bytes) * kServed);
+}
+
+// Those whose turn it is, now that others have left.
+void Flow::EnterFreed() {
+  for (FlightId id = 0; order_.TakeFreed(&id);) Enter(id);
 }
 
 // The flight becomes a member of its class with so much left.
@@ -444,7 +452,7 @@ void Flow::Leave(std::uint32_t id) {
   std::int32_t gone = 0;
   while (!group.members.empty() && group.members.front().end <= group.served) {
     const FlightId flight = group.members.front().id;
-    leaving_.Set(flight, now_ + flights_[flight].after);
+    Depart(flight);
     std::pop_heap(group.members.begin(), group.members.end());
     group.members.pop_back();
     ++gone;
@@ -558,6 +566,7 @@ bool Flow::TakeInstant(std::vector<Completion>* done) {
     waiting_.Pop();
     Enter(id);
   }
+  EnterFreed();
   const std::size_t before = done->size();
   while (!leaving_.empty() && leaving_.top().time == now_) {
     const FlightId id = leaving_.top().id;

@@ -23,6 +23,10 @@
 // A flow that has every link of its path to itself has the least of their capacities, and the
 // solver hears of it when another comes to one of them.
 //
+// Messages of one connection go in order (connections.h): only the first that has bytes left
+// competes, so a connection is one flow however many messages it has posted. Those that name no
+// connection have one of their own.
+//
 // With adaptive routing a transfer takes, of 16 paths, the one whose most loaded link has the
 // fewest flights for its bandwidth when the transfer starts, and keeps it; then the order of a
 // batch counts.
@@ -44,6 +48,7 @@
 #include <unordered_map>
 
 #include "orrery/base/int128.h"
+#include "orrery/network/connections.h"
 #include "orrery/network/failures.h"
 #include "orrery/network/finish_heap.h"
 #include "orrery/network/link_schedule.h"
@@ -85,6 +90,7 @@ class Flow final : public Network {
 
   // A link gets another capacity from `now` on.
   void SetCapacity(SimTime now, LinkId link, std::int64_t bandwidth_Bps);
+  // For tests and benches: every solve takes all classes, none is left to itself.
   void set_always_full(bool value) {
     solver_.set_always_full(value);
     MeetAll();
@@ -134,10 +140,10 @@ class Flow final : public Network {
     std::uint32_t lone = kNone;  // the class that has it to itself
   };
 
-  std::string_view name_;  // of the back end: "flow-chunks" differs in what it is asked to serve
   void Advance(SimTime now);
   void ApplyChanges();
-  void Wait(FlightId id, SimTime before, SimTime after, std::int64_t bytes, std::uint32_t group);
+  void Wait(FlightId id, SimTime before, SimTime after, std::int64_t bytes, std::uint32_t group,
+            std::uint64_t connection);
   std::uint32_t PathOf(const Transfer& transfer);
   void SetFixedTime(std::uint32_t number, std::int64_t wire);
   std::uint32_t FindGroup(std::span<const MaxMin::Load> loads, std::uint32_t weight,
@@ -150,6 +156,8 @@ class Flow final : public Network {
   bool HasLeft(FlightId id);
   Uint128 TakeOut(FlightId id);
   void Enter(FlightId id);
+  void EnterFreed();
+  void Depart(FlightId id) { leaving_.Set(id, order_.Leave(id, now_ + flights_[id].after)); }
   void Join(FlightId id, Uint128 left);
   void Leave(std::uint32_t id);
   bool Occupy(std::uint32_t id);
@@ -167,6 +175,7 @@ class Flow final : public Network {
   void TakeEnds();
   bool TakeInstant(std::vector<Completion>* done);
 
+  std::string_view name_;  // of the back end: "flow-chunks" differs in what it is asked to serve
   const cluster::Cluster* cluster_ = nullptr;
   SimTime now_ = 0;
   LinkSchedule schedule_;
@@ -188,16 +197,17 @@ class Flow final : public Network {
   FinishHeap waiting_;                                         // flights that do not compete yet
   std::vector<Meter> meters_;                                  // by bottleneck of the solver
   Meter::Places places_;                                       // by class
-  FinishHeap ends_;                   // meters, by the end of their first class's first member
-  FinishHeap lone_ends_;              // classes that have their links to themselves
-  FinishHeap leaving_;                // flights that compete no more
+  FinishHeap ends_;       // meters, by the end of their first class's first member
+  FinishHeap lone_ends_;  // classes that have their links to themselves
+  FinishHeap leaving_;    // flights that compete no more
+  Connections order_;
   std::vector<std::uint32_t> stale_;  // meters whose first end must be computed again
   std::vector<bool> is_stale_;        // by meter
   MaxMin::Changes changes_;
   std::vector<MaxMin::Load> scratch_;
   std::vector<LinkUse> use_;  // by link
   UseLog log_;                // off unless asked for
-  mutable std::vector<PortStatistics> statistics_;
+  std::vector<PortStatistics> statistics_;
 };
 
 }  // namespace orrery::network

@@ -165,6 +165,37 @@ TEST(Flow, ALogOfUseChangesNoEnd) {
             Simulate(cluster, begins));
 }
 
+// Three messages of one connection, one of another between the same GPUs. Two connections share the
+// link: B each, then the first one's second and third alone. Of w = B/rate: the first and the other
+// end at 2w, the second at 3w, the short third behind it and not before.
+TEST(Flow, MessagesOfAConnectionGoInOrder) {
+  const cluster::Cluster cluster = Build("h100-ib-400g", 1);
+  const std::int64_t rate = cluster.links()[cluster.nvlink_in(DeviceId(0)).index()].bandwidth_Bps;
+  const cluster::Spec& spec = cluster.spec();
+  const std::int64_t wire =
+      (64 << 20) + (64 << 20) / spec.nvlink_packet_bytes * spec.nvlink_header_bytes;
+  std::vector<Begin> begins;
+  for (FlightId i = 0; i < 3; ++i) {
+    begins.push_back({0, Make(i, 1, 0, i == 2 ? 0 : 64 << 20)});
+    begins.back().transfer.connection = 7;
+  }
+  begins.push_back({0, Make(3, 1, 0, 64 << 20)});
+  const Transfer& first = begins[0].transfer;
+  const SimTime fixed = Uncontended(cluster, first) - TransferTime(wire, rate);
+  const auto near = [&](SimTime end, double times) {
+    EXPECT_NEAR(static_cast<double>(end - fixed), times * static_cast<double>(wire) / rate * 1e12,
+                9);
+  };
+  const auto ends = Simulate(cluster, begins);
+  near(ends.at(0), 2);
+  near(ends.at(3), 2);
+  near(ends.at(1), 3);
+  EXPECT_GE(ends.at(2), ends.at(1));
+  EXPECT_LT(ends.at(2), ends.at(1) + kMicrosecond);
+  EXPECT_EQ(Simulate(cluster, begins, true), ends);
+  EXPECT_EQ(Simulate(cluster, begins, false, Batches::kEach), ends);
+}
+
 TEST(Flow, AFluidMovesUnderItsCap) {
   // 1,000,000 bytes at most 1 GB/s: 1 ms, plus 10 before and 20 after.
   const cluster::Cluster cluster = Build("h100-ib-400g", 1);

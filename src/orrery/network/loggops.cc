@@ -1,6 +1,7 @@
 #include "orrery/network/loggops.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "orrery/base/check.h"
 #include "orrery/base/int128.h"
@@ -82,7 +83,7 @@ void LogGopsNetwork::MakePath(const Transfer& transfer, std::uint32_t number) {
   const bool leaves =
       cluster_->nvlink_domain(transfer.from) != cluster_->nvlink_domain(transfer.to);
   path.named = leaves && parameters_.named();
-  path.least_Bps = INT64_MAX;
+  path.least_Bps = std::numeric_limits<std::int64_t>::max();
   for (const LinkId id : paths_.path(number)) {
     const cluster::Link& link = cluster_->links()[id.index()];
     path.least_Bps = std::min(path.least_Bps, link.bandwidth_Bps);

@@ -101,7 +101,8 @@ Arrivals SimulateSends(const Cluster& cluster, const std::vector<Send>& starts,
   return ends;
 }
 
-// DESIGN's formula, by every back end that serves transfers; `analytic` takes the same as a fluid.
+// Uncontended()'s formula, by every back end that serves transfers; `analytic` takes the same as a
+// fluid.
 TEST(LogGops, AllBackEndsAgreeUncontended) {
   for (const double oversubscription : {1.0, 3.0}) {
     const Cluster cluster = WireOnlyCluster(oversubscription);

@@ -4,19 +4,21 @@
 // a link it crosses twice has twice the share. The rule, a water-filling in stages: a link's level
 // is
 //     floor(256 · residual capacity · 1024 / Σ over its unfrozen flows of w_f · share_fl)
-// in 256ths of a byte/s;
-// the least level freezes all links that have it, together, from the residuals before it: their
-// unfrozen flows get it, and what they take comes off their other links. A flow's rate is
-// w_f · level. A rate cap is a link of the flow's own: level floor(256 · cap / w_f). Levels of
-// successive stages rise strictly. Flows of equal loads, weight and cap are one class with members.
+// in 256ths of a byte/s; the least level freezes all links that have it, together, from the
+// residuals before it: their unfrozen flows get it, and what they take comes off their other links.
+// A flow's rate is w_f · level. A rate cap is a link of the flow's own: level floor(256 · cap /
+// w_f). Levels of successive stages rise strictly. Flows of equal loads, weight and cap are one
+// class with members.
 //
 // Uniqueness. Write C, S(v), W(v) for a link's capacity, what its flows of levels below v take, and
 // the weights of those at v and above. An assignment of levels is the rule's outcome exactly if
-//   (1) on every link with highest level m: C - S(m) >= m·W(m), and C - S(v) >= (v + 1)·W(v) at
-//   every
-//       lower level v there; and
-//   (2) every flow has its cap's level, or a link on which it has the highest level m and
-//       C - S(m) < (m + 1)·W(m): its bottleneck.
+//
+// (1) on every link with highest level m: C - S(m) >= m·W(m), and C - S(v) >= (v + 1)·W(v) at every
+// lower level v there; and
+//
+// (2) every flow has its cap's level, or a link on which it has the highest level m and
+// C - S(m) < (m + 1)·W(m): its bottleneck.
+//
 // (Take two assignments and the flow with the lowest level at which they differ: on its bottleneck
 // in the one, (1) fails in the other.) So the solver is free in how it gets there.
 //
@@ -36,7 +38,7 @@
 // have, while they have it.
 //
 // Source: bottleneck conditions after Bertsekas and Gallager, Data Networks (1992), 6.5.2, in
-// integers; docs of the rule: DESIGN, "A network is a few calls".
+// integers.
 //
 // Accuracy. A floor leaves less than 1/256 byte/s for every flow on a link, and a later flow may
 // get all of that: levels are within loads / 256 byte/s of real-valued max-min, hence within 1
@@ -96,6 +98,7 @@ class MaxMin {
   };
   // Brings levels up to date and appends what changed.
   void Solve(Changes* changes);
+  // For tests and benches: every solve disturbs everything.
   void set_always_full(bool value) { always_full_ = value; }
 
   // kNone without members; above all others while it waits for the next solve.
@@ -215,7 +218,7 @@ class MaxMin {
   void Withdraw(std::uint32_t at, std::int64_t weight);
   RowEntry& EntryOf(const Cell& cell) { return bottlenecks_[cell.bottleneck].row[cell.in_row]; }
 
-  // Max_min_links.cc: links that cannot matter, for good or for now.
+  // max_min_links.cc: links that cannot matter, for good or for now.
   void CoverLinks(std::uint32_t id);
   bool Covers(const Load& by, const Load& of) const;
   void Uncover(std::uint32_t number);

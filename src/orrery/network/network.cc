@@ -31,15 +31,17 @@ constexpr std::array kBackends = {
         .description =
             "Weighted max-min fair rates over the links of each path, in 256ths of a byte/s, "
             "solved again at each start and end; alone a flow takes its path's latencies + wire "
-            "bytes / least bandwidth + min(MTU, wire bytes) / bandwidth on every other hop.",
+            "bytes / least bandwidth + min(MTU, wire bytes) / bandwidth on every other hop; "
+            "messages of one connection go in order.",
         .transfers = true,
         .link_fluids = true,
         .sees_links = true},
     BackendInfo{
         .name = "flow-chunks",
         .description =
-            "As flow, but collectives run chunk by chunk as on links: every message of every "
-            "channel has its max-min fair rate, where links serves one after the other.",
+            "As flow, but collectives run chunk by chunk as on links: every channel's next "
+            "message has its max-min fair rate, where links serves one after the other; so a "
+            "collective's channels come late together, and alone it takes up to a third longer.",
         .transfers = true,
         .sees_links = true},
     BackendInfo{

@@ -38,11 +38,14 @@ struct Transfer {
   std::uint32_t creator = 0;  // the sending rank; gives its own transfers in its own order
   std::uint64_t salt = 0;     // names the connection: picks among equal paths
   std::uint8_t priority = 0;  // 0 to 2, the highest first; for back ends with queues by class
+  // Messages of one connection go in the order of their starts; 0: it is alone on its own. For back
+  // ends that share links: where links are queues, one sender's messages keep their order anyway.
+  std::uint64_t connection = 0;
 };
 
 // A port is one direction of a GPU's NVLink or of a NIC: what fluids share.
 struct PortLoad {
-  std::uint32_t port = 0;    // index into the port table given to Setup
+  std::uint32_t port = 0;    // index into the port table given to SetupPorts
   std::uint32_t copies = 1;  // how many equal flows of this fluid's class use the port (folding)
   std::int64_t bytes = 0;    // of this fluid through the port, per copy
 };
@@ -69,7 +72,17 @@ struct LinkFluid {
   std::int64_t cap_Bps = 0;                 // 0: none; else at least the weight
   std::uint32_t first_load = 0, loads = 0;  // into the batch's array; each link once
   std::uint32_t known = kUnknown;           // Network::Know: loads, weight and cap are as then
+  std::uint64_t connection = 0;             // as Transfer's
 };
+
+// The one connection between two ranks, for messages that name no other.
+constexpr std::uint64_t ConnectionOf(std::uint32_t from, std::uint32_t to) {
+  return (std::uint64_t{from} + 1) << 32 | to;
+}
+// A queue pair of a wire, which a collective's channel has between two ranks.
+constexpr std::uint64_t ConnectionOfWire(std::uint32_t wire, std::uint32_t queue_pair) {
+  return std::uint64_t{1} << 63 | std::uint64_t{wire} << 16 | queue_pair;
+}
 
 struct Completion {
   SimTime time = 0;
@@ -108,8 +121,8 @@ class Network {
   virtual void Start(SimTime now, std::span<const LinkFluid> fluids,
                      std::span<const LinkLoad> loads);
 
-  // A number for fluids of these loads, weight and cap, which saves looking them up. The same
-  // requirement.
+  // A number for fluids of these loads, weight and cap, for LinkFluid::known: it saves looking them
+  // up. REQUIRES: BackendInfo::link_fluids.
   virtual std::uint32_t Know(std::span<const LinkLoad>, std::uint32_t weight, std::int64_t cap_Bps);
 
   // Earliest time at which anything happens inside; kNever when idle.
@@ -124,7 +137,8 @@ class Network {
   // Smallest delay between an event here and its effect in another partition.
   virtual SimTime lookahead() const = 0;
 
-  // By port or by link. After it, or after packet_counts, nothing starts any more.
+  // By port or by link, or empty where the back end keeps none. After it, or after packet_counts,
+  // nothing starts any more.
   virtual std::span<const PortStatistics> statistics() = 0;
 
   // Moves a fluid in flight to other links; it keeps its weight, its cap and what it has left.

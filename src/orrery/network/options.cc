@@ -7,6 +7,8 @@ using enum OptionType;
 
 // Longest time in ns: 1,000 s.
 constexpr double kLongest = 1e12;
+// Bytes of a buffer, queue or window: 64 GiB, which the ports of 2^24 links can have together.
+constexpr double kLargestBuffer = 1ULL << 36;
 
 constexpr Option kLogGops[] = {
     {.name = "L",
@@ -166,40 +168,49 @@ constexpr Option kPacket[] = {
      .type = kBytes,
      .unit = "B",
      .min = 1,
+     .max = kLargestBuffer,
      .doc = "What a port adds to its switch's shared buffer; when left out 1 MiB, or four BDP if "
             "more."},
     {.name = "buffer",
      .type = kBytes,
      .unit = "B",
      .min = 1,
-     .doc = "Shared buffer of each switch, however many ports it has, in place of the above."},
+     .max = kLargestBuffer,
+     .doc = "Shared buffer of each switch, however many ports it has, in place of "
+            "buffer_per_port."},
     {.name = "pfc_xoff",
      .type = kBytes,
      .unit = "B",
+     .max = kLargestBuffer,
      .doc = "Bytes of an ingress that pause its link; when left out dynamic thresholds."},
     {.name = "pfc_xon",
      .type = kBytes,
      .unit = "B",
+     .max = kLargestBuffer,
      .doc = "Bytes below which it resumes; pfc_xoff when left out."},
     {.name = "queue",
      .type = kBytes,
      .unit = "B",
+     .max = kLargestBuffer,
      .doc = "Data that a port queues without PFC; when left out the congestion control's, or what "
             "the buffer has left."},
     {.name = "ecn_min",
      .type = kBytes,
      .unit = "B",
+     .max = kLargestBuffer,
      .doc = "Queue from which packets are marked, at the NIC's rate; the congestion control's when "
             "left out."},
     {.name = "ecn_max",
      .type = kBytes,
      .unit = "B",
-     .doc = "Queue from which all packets are marked, at the NIC's rate; likewise."},
+     .max = kLargestBuffer,
+     .doc = "Queue from which all packets are marked, at the NIC's rate; the congestion control's "
+            "when left out."},
     {.name = "ecn_most",
      .type = kFraction,
      .min = 0,
      .max = 1,
-     .doc = "Share that is marked just below ecn_max; likewise."},
+     .doc = "Share that is marked just below ecn_max; the congestion control's when left out."},
     {.name = "recovery",
      .type = kChoice,
      .choices = "go-back-n|selective-repeat",
@@ -213,6 +224,7 @@ constexpr Option kPacket[] = {
     {.name = "window",
      .type = kBytes,
      .unit = "B",
+     .max = kLargestBuffer,
      .doc = "Window of a connection at its start; the congestion control's when left out."},
     {.name = "ack_every",
      .type = kInteger,

@@ -1,8 +1,8 @@
 // What a message puts on the wire: its bytes and a header for every packet.
 //
 // Packets are NVLink's inside an NVLink domain, else the NIC's on the whole path (payload the MTU).
-// A zero-byte message puts nothing on the wire. Source: DESIGN, "A network is a few calls"; the
-// packet sizes stand in the cluster's Spec with their sources.
+// A zero-byte message puts nothing on the wire. The packet sizes and their sources stand in the
+// cluster's Spec.
 #pragma once
 
 #include <cstdint>

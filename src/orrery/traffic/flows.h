@@ -51,7 +51,6 @@ Result<std::vector<Flow>> MakeFlows(std::string_view pattern, const cluster::Clu
 
 // A connection matrix as htsim reads it: "Nodes N", "Connections C", then lines
 // "FROM->TO [id I] start MICROSECONDS size BYTES". Triggers, failures and priorities are refused.
-bool IsConnectionMatrix(std::string_view text);
 Result<std::vector<Flow>> ParseConnectionMatrix(std::string_view text, const std::string& name,
                                                 const cluster::Cluster& cluster);
 

@@ -108,11 +108,6 @@ class Reader {
 
 }  // namespace
 
-bool IsConnectionMatrix(std::string_view text) {
-  const std::size_t at = text.find("Nodes");
-  return at != std::string_view::npos && text.find("->") != std::string_view::npos;
-}
-
 Result<std::vector<Flow>> ParseConnectionMatrix(std::string_view text, const std::string& name,
                                                 const cluster::Cluster& cluster) {
   return Reader(text, name, cluster).Read();

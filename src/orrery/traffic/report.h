@@ -19,19 +19,22 @@ struct Heading {
   std::vector<std::string> assumed;
 };
 
-// Use of the links of one kind: sums, the mean busy share of all, and the busiest one.
+// Use of the links of one kind: sums, means over all of them, and the most used one. Utilisation is
+// bytes over capacity; a link is busy while a message holds a share of it, however small.
 struct LinkClass {
   std::string name;
   std::size_t links = 0, used = 0;
   std::int64_t bytes = 0;
   double busy_share = 0, most_busy = 0;
+  double utilisation = 0, most_used = 0;
   LinkId busiest;
 };
 std::vector<LinkClass> LinkClasses(const cluster::Cluster& cluster,
                                    const std::vector<network::PortStatistics>& links,
                                    SimTime finish);
-// The busiest links, most busy first, ties by number; idle ones are left out.
-std::vector<LinkUse> WorstLinks(const std::vector<network::PortStatistics>& links,
+// The links of highest utilisation first, ties by number; idle ones are left out.
+std::vector<LinkUse> WorstLinks(const cluster::Cluster& cluster,
+                                const std::vector<network::PortStatistics>& links, SimTime finish,
                                 std::size_t count);
 
 std::string ReportText(const Heading& heading, const cluster::Cluster& cluster, const FlowRun& run);

@@ -74,15 +74,18 @@ std::string ReportJson(const Heading& heading, const cluster::Cluster& cluster,
                        {"used", c.used},
                        {"bytes", c.bytes},
                        {"busy_share", c.busy_share},
-                       {"most_busy_share", c.most_busy}});
+                       {"most_busy_share", c.most_busy},
+                       {"utilisation", c.utilisation},
+                       {"most_utilisation", c.most_used}});
   }
   json["link_classes"] = std::move(classes);
   Json worst = Json::array();
-  for (const LinkUse& use : WorstLinks(run.links, kWorst)) {
+  for (const LinkUse& use : WorstLinks(cluster, run.links, run.finish, kWorst)) {
     worst.push_back(
         {{"link", cluster.link_name(use.link)},
          {"bytes", use.bytes},
-         {"busy_share", static_cast<double>(use.busy) / static_cast<double>(run.finish)}});
+         {"busy_share", static_cast<double>(use.busy) / static_cast<double>(run.finish)},
+         {"utilisation", use.utilisation}});
   }
   json["worst_links"] = std::move(worst);
   if (run.packets) json["packets"] = PacketsJson(cluster, run);

@@ -34,6 +34,15 @@ std::vector<std::string> SpreadRow(const std::string& name, const Spread& spread
 
 std::string Times(double value) { return fmt::format("{:.2f}x", value); }
 
+// Bytes over what the link can carry until `finish`.
+double Utilisation(const cluster::Cluster& cluster,
+                   const std::vector<network::PortStatistics>& links, std::size_t link,
+                   SimTime finish) {
+  const auto rate = static_cast<double>(cluster.links()[link].bandwidth_Bps);
+  const double carried = rate * ToSeconds(std::max<SimTime>(finish, 1));
+  return rate > 0 ? static_cast<double>(links[link].bytes) / carried : 0;
+}
+
 // What network packet saw, and the flows that suffered.
 std::string Packets(const cluster::Cluster& cluster, const FlowRun& run) {
   std::string text =
@@ -64,35 +73,67 @@ std::vector<LinkClass> LinkClasses(const cluster::Cluster& cluster,
       classes.push_back({.name = name});
       c = classes.end() - 1;
     }
-    const double share = static_cast<double>(links[l].busy) / total;
+    const double share = Utilisation(cluster, links, l, finish);
     ++c->links;
     c->used += links[l].bytes > 0 ? 1 : 0;
     c->bytes += links[l].bytes;
-    c->busy_share += share;
-    if (c->links == 1 || share > c->most_busy) {
-      c->most_busy = share;
+    c->busy_share += static_cast<double>(links[l].busy) / total;
+    c->most_busy = std::max(c->most_busy, static_cast<double>(links[l].busy) / total);
+    c->utilisation += share;
+    if (c->links == 1 || share > c->most_used) {
+      c->most_used = share;
       c->busiest = LinkId(l);
     }
   }
-  for (LinkClass& c : classes) c.busy_share /= static_cast<double>(c.links);
+  for (LinkClass& c : classes) {
+    c.busy_share /= static_cast<double>(c.links);
+    c.utilisation /= static_cast<double>(c.links);
+  }
   return classes;
 }
 
-std::vector<LinkUse> WorstLinks(const std::vector<network::PortStatistics>& links,
+std::vector<LinkUse> WorstLinks(const cluster::Cluster& cluster,
+                                const std::vector<network::PortStatistics>& links, SimTime finish,
                                 std::size_t count) {
   std::vector<LinkUse> worst;
   for (std::size_t l = 0; l < links.size(); ++l) {
-    if (links[l].bytes > 0) worst.push_back({LinkId(l), links[l].bytes, links[l].busy});
+    if (links[l].bytes == 0) continue;
+    worst.push_back(
+        {LinkId(l), links[l].bytes, links[l].busy, Utilisation(cluster, links, l, finish)});
   }
   const std::size_t kept = std::min(count, worst.size());
   std::partial_sort(worst.begin(), worst.begin() + static_cast<std::ptrdiff_t>(kept), worst.end(),
                     [](const LinkUse& a, const LinkUse& b) {
-                      if (a.busy != b.busy) return a.busy > b.busy;
+                      if (a.utilisation != b.utilisation) return a.utilisation > b.utilisation;
                       return a.bytes != b.bytes ? a.bytes > b.bytes : a.link < b.link;
                     });
   worst.resize(kept);
   return worst;
 }
+
+namespace {
+
+// Utilisation of links, by kind and of the most used.
+std::string Links(const cluster::Cluster& cluster, const FlowRun& run) {
+  results::TextTable links;
+  links.Row({"links", "used", "bytes", "utilisation", "most", ""});
+  for (std::size_t column = 1; column < 5; ++column) links.AlignRight(column);
+  for (const LinkClass& c : LinkClasses(cluster, run.links, run.finish)) {
+    links.Row({c.name, fmt::format("{} of {}", Count(c.used), Count(c.links)), HumanBytes(c.bytes),
+               Percent(c.utilisation), Percent(c.most_used),
+               c.used > 0 ? cluster.link_name(c.busiest) : ""});
+  }
+  std::string text = links.Render("  ") + "\n";
+  results::TextTable worst;
+  worst.Row({"worst links", "utilisation", "bytes"});
+  for (std::size_t column = 1; column < 3; ++column) worst.AlignRight(column);
+  for (const LinkUse& use : WorstLinks(cluster, run.links, run.finish, kWorstShown)) {
+    worst.Row({cluster.link_name(use.link), Percent(use.utilisation), HumanBytes(use.bytes)});
+  }
+  return text + worst.Render("  ");
+}
+
+}  // namespace
 
 std::string ReportText(const Heading& heading, const cluster::Cluster& cluster,
                        const FlowRun& run) {
@@ -112,24 +153,9 @@ std::string ReportText(const Heading& heading, const cluster::Cluster& cluster,
     table.Row(SpreadRow(fmt::format("  {} ({} flows)", name, Count(c.flows)), c.slowdown, Times));
   }
   text += table.Render("  ") + "\n";
-  results::TextTable links;
-  links.Row({"links", "used", "bytes", "busy, mean", "busiest", ""});
-  for (std::size_t column = 1; column < 5; ++column) links.AlignRight(column);
-  for (const LinkClass& c : LinkClasses(cluster, run.links, run.finish)) {
-    links.Row({c.name, fmt::format("{} of {}", Count(c.used), Count(c.links)), HumanBytes(c.bytes),
-               Percent(c.busy_share), Percent(c.most_busy),
-               c.used > 0 ? cluster.link_name(c.busiest) : ""});
-  }
-  text += links.Render("  ") + "\n";
-  results::TextTable worst;
-  worst.Row({"worst links", "busy", "bytes"});
-  for (std::size_t column = 1; column < 3; ++column) worst.AlignRight(column);
-  for (const LinkUse& use : WorstLinks(run.links, kWorstShown)) {
-    worst.Row({cluster.link_name(use.link),
-               Percent(static_cast<double>(use.busy) / static_cast<double>(run.finish)),
-               HumanBytes(use.bytes)});
-  }
-  text += worst.Render("  ");
+  const bool seen = std::ranges::any_of(run.links, [](const auto& l) { return l.bytes > 0; });
+  text +=
+      seen ? Links(cluster, run) : fmt::format("  network {} reports no links\n", heading.network);
   if (run.packets) text += Packets(cluster, run);
   text += Assumed(heading);
   return text + fmt::format("\n  fingerprint {:016x}\n", run.fingerprint);

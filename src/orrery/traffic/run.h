@@ -24,6 +24,7 @@ struct LinkUse {
   LinkId link;
   std::int64_t bytes = 0;
   SimTime busy = 0;
+  double utilisation = 0;
 };
 
 struct SizeClass {

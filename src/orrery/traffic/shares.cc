@@ -6,6 +6,7 @@
 #include "orrery/traffic/sweep.h"
 
 namespace orrery::traffic {
+
 Result<graph::Shares> ParseShares(std::string_view text, std::string_view name, std::size_t ranks) {
   std::vector<double> weights;
   std::size_t lines = 0;

@@ -20,6 +20,8 @@ constexpr std::array kDistributions = {
     Pattern{"hadoop", "Hadoop at Facebook: 120 kB on average, half below 1 kB (Roy et al., 2015)."},
 };
 
+constexpr double kLargestFlow = std::int64_t{1} << 50;  // as in a connection matrix
+
 // "bytes percent" by line, as a file would have it.
 constexpr std::string_view kWebSearch =
     "0 0\n10000 15\n20000 20\n30000 30\n50000 40\n80000 53\n200000 60\n1000000 70\n2000000 80\n"
@@ -66,6 +68,10 @@ Result<SizeDistribution> SizeDistribution::Parse(std::string_view text, const st
         ParseReal(last.substr(0, last.find_last_not_of(" \t") + 1), Dimension::kNone, "");
     if (!bytes.ok() || !percent.ok() || *percent > 100) {
       return InvalidInput("{}:{}: '{}' is no 'BYTES PERCENT'", name, line, Printable(row, 40));
+    }
+    if (*bytes > kLargestFlow) {
+      return InvalidInput("{}:{}: '{}': a flow has at most {:.0f} bytes", name, line,
+                          Printable(row, 40), kLargestFlow);
     }
     const Point point{*bytes, *percent / 100};
     if (!out.points_.empty() &&

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 
 #include "orrery/base/rng.h"
 #include "orrery/base/suggest.h"
@@ -28,6 +27,8 @@ constexpr std::array kCollectives = {Named{"all-reduce", Collective::kAllReduce}
                                      Named{"gather", Collective::kGather},
                                      Named{"scatter", Collective::kScatter}};
 
+// As a flow of a connection matrix; what is summed up from it stays in 64 bits.
+constexpr std::int64_t kLargestCollective = std::int64_t{1} << 50;
 // Enough that what the first one waits for is over.
 constexpr int kIterations = 3;
 
@@ -113,9 +114,13 @@ Result<std::vector<std::int64_t>> SweepSizes(std::int64_t least, std::int64_t mo
     return InvalidInput("--max {} is below --min {}; sizes go up from --min to --max",
                         HumanBytes(most), HumanBytes(least));
   }
+  if (most > kLargestCollective) {
+    return InvalidInput("--max {}: at most {}", HumanBytes(most), HumanBytes(kLargestCollective));
+  }
   if (factor < 2) return InvalidInput("--factor {}: give 2 or more", factor);
   std::vector<std::int64_t> sizes;
-  for (std::int64_t bytes = least; bytes <= most; bytes *= factor) sizes.push_back(bytes);
+  sizes.push_back(least);
+  while (sizes.back() <= most / factor) sizes.push_back(sizes.back() * factor);
   return sizes;
 }
 

@@ -13,6 +13,7 @@
 namespace orrery::traffic {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 cluster::Cluster Build(int nodes, std::string_view preset = "h100-ib-400g") {
@@ -89,8 +90,19 @@ TEST(SizeDistributions, FollowTheirCurve) {
   EXPECT_THAT(SizeDistribution::Parse("0 0\n100 x\n", "f").status().message(), HasSubstr("f:2:"));
   EXPECT_THAT(SizeDistribution::Parse("0 0\n100 50\n", "f").status().message(),
               HasSubstr("ends at 100 per cent"));
+  EXPECT_THAT(SizeDistribution::Parse("0 0\n1e300 100\n", "f").status().message(),
+              HasSubstr("f:2: '1e300 100': a flow has at most"));
   EXPECT_THAT(SizeDistribution::Find("web-serach").status().message(),
               HasSubstr("did you mean 'web-search'"));
+}
+
+TEST(SweepSizes, EndAtTheLargest) {
+  EXPECT_THAT(*SweepSizes(1, 100, 4), ElementsAre(1, 4, 16, 64));
+  EXPECT_THAT(*SweepSizes(64, 64, 2), ElementsAre(64));
+  // The size after the last one is beyond 64 bits.
+  const std::int64_t factor = std::int64_t{1} << 40, most = std::int64_t{1} << 50;
+  EXPECT_THAT(*SweepSizes(1, most, factor), ElementsAre(1, factor));
+  EXPECT_THAT(SweepSizes(1, most + 1, factor).status().message(), HasSubstr("at most 1.0 PiB"));
 }
 
 TEST(ConnectionMatrix, ReadsHtsims) {
@@ -123,10 +135,16 @@ TEST(RunFlows, OneFlowIsNotSlowedAndAnIncastIs) {
     const FlowRun incast =
         Simulated(cluster, network, Make("incast", cluster, {.bytes = 64 << 20}));
     EXPECT_NEAR(incast.slowdown.most, 8, 0.1) << network;
-    const std::vector<LinkUse> worst = WorstLinks(incast.links, 1);
+    const std::vector<LinkUse> worst = WorstLinks(cluster, incast.links, incast.finish, 1);
     ASSERT_EQ(worst.size(), 1u);
     EXPECT_GT(worst[0].bytes, 8ll * (64 << 20)) << "headers are counted";
     EXPECT_GT(static_cast<double>(worst[0].busy), 0.99 * static_cast<double>(incast.finish));
+    // The receiver's NIC is full; of the senders' each carries an eighth of that.
+    EXPECT_NEAR(worst[0].utilisation, 1, 0.02);
+    for (const LinkClass& c : LinkClasses(cluster, incast.links, incast.finish)) {
+      EXPECT_LE(c.most_used, 1.001) << c.name;
+      EXPECT_LE(c.utilisation, c.most_used) << c.name;
+    }
   }
 }
 
@@ -243,8 +261,8 @@ TEST(Sweep, SmallCollectivesDoNotWaitForTheHost) {
   EXPECT_EQ(sweep->rows[0].time, planner.ClosedForm(*plan).total());
 }
 
-// Between whole messages one after the other and all messages sharing: queue pairs take turns, but
-// a queue pair sends its messages in order.
+// Between whole messages one after the other and, but for packets' own time, the next messages of
+// all queue pairs sharing: queue pairs take turns, and each sends its messages in order.
 TEST(Sweep, PacketsLieBetweenLinksAndSharedChunks) {
   const cluster::Cluster cluster = Build(4);
   for (const auto collective : {graph::Collective::kAllReduce, graph::Collective::kAllGather}) {
@@ -261,7 +279,7 @@ TEST(Sweep, PacketsLieBetweenLinksAndSharedChunks) {
     for (std::size_t i = 0; i < options.sizes.size(); ++i) {
       const auto time = [&](const char* network) { return ToSeconds(by[network].rows[i].time); };
       EXPECT_GT(time("packet"), 0.9999 * time("links")) << options.sizes[i];
-      EXPECT_LT(time("packet"), 1.005 * time("flow-chunks")) << options.sizes[i];
+      EXPECT_LT(time("packet"), 1.02 * time("flow-chunks")) << options.sizes[i];
       EXPECT_NEAR(time("packet") / time("analytic"), 1, 0.1) << options.sizes[i];
     }
   }

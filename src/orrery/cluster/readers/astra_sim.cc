@@ -1,5 +1,6 @@
 // ASTRA-sim's analytical network YAML.
 #include <array>
+#include <utility>
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
@@ -13,8 +14,6 @@ namespace {
 using formats::Document;
 using formats::Node;
 
-constexpr std::size_t kMaxDimensions = 8;
-
 Result<const Node*> List(const Document& document, const char* key) {
   const Node* list = document.root.Find(key);
   if (list == nullptr) {
@@ -22,9 +21,9 @@ Result<const Node*> List(const Document& document, const char* key) {
                         key);
   }
   if (list->kind != Node::Kind::kList || list->items.empty() ||
-      list->items.size() > kMaxDimensions) {
+      list->items.size() > Lattice::kMostDimensions) {
     return InvalidInput("{}: {}: must be a list of 1 to {} values, one a dimension",
-                        document.Where(*list), key, kMaxDimensions);
+                        document.Where(*list), key, Lattice::kMostDimensions);
   }
   return list;
 }

@@ -1,7 +1,10 @@
 // htsim's .topo: fat trees.
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
@@ -100,9 +103,14 @@ Status ApplyHtsim(std::string_view text, const std::string& name, Spec* spec) {
     t.push_back(one);
   }
   for (std::size_t i = 0; i + 1 < t.size(); ++i) {
-    if (t[i].up % t[i + 1].bundle != 0) {
-      return InvalidInput("{}:{}: bundle = {}: must divide the {} uplinks below", name,
-                          t[i + 1].line, t[i + 1].bundle, t[i].up);
+    const Tier& above = t[i + 1];
+    if (t[i].up % above.bundle != 0) {
+      return InvalidInput("{}:{}: bundle = {}: must divide the {} uplinks below", name, above.line,
+                          above.bundle, t[i].up);
+    }
+    if (above.speed_Bps > std::numeric_limits<std::int64_t>::max() / above.bundle) {
+      return InvalidInput("{}:{}: bundle = {}: so many links of one rate are too much for one",
+                          name, above.line, above.bundle);
     }
   }
   spec->nodes = static_cast<int>(nodes);

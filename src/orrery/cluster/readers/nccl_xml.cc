@@ -8,9 +8,11 @@
 // NVLinks go by their targets: to a switch, all GPUs that have such share it; to another GPU, the
 // two are joined (nvlink_mesh.h); to the GPU itself, to a CPU, or to a GPU that the file does not
 // have, they join no GPUs.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
-#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "orrery/base/text.h"
@@ -24,6 +26,7 @@ namespace {
 using formats::XmlElement;
 
 constexpr std::int64_t kGiga = 1'000'000'000;
+constexpr std::int64_t kMostNvlinks = 1000;  // of a GPU; Blackwell has 18
 
 struct Nvlinks {
   std::string target;
@@ -240,6 +243,10 @@ class XmlReader {
         const auto b = std::ranges::find(gpus_, link.target, &XmlGpu::busid);
         if (b == gpus_.end()) continue;
         to_gpu[a * n + static_cast<std::size_t>(b - gpus_.begin())] += link.count;
+      }
+      if (to_switch[a] > kMostNvlinks) {
+        return InvalidInput("{}:{}: {} NVLinks of one <gpu> to switches; at most {} are read",
+                            name_, line, to_switch[a], kMostNvlinks);
       }
     }
     // 50 GB/s a link since Blackwell, 25 before (data sheets); the header makes NCCL's rate of it.

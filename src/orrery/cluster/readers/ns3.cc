@@ -1,5 +1,8 @@
 // SimAI's and ns-3's topology file.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "orrery/cluster/readers/readers.h"

@@ -99,7 +99,7 @@ TopologyFile SniffTopology(std::string_view text) {
   return ns3 ? TopologyFile::kNs3 : TopologyFile::kUnknown;
 }
 
-Result<std::string> BeginningOf(std::string_view text, const std::string& name) {
+Result<std::string> PresetOf(std::string_view text, const std::string& name) {
   const std::vector<NamedGpu>& gpus = Gpus::BuiltIn().rows();
   if (SniffTopology(text) == TopologyFile::kNs3) {
     const std::string_view words = Trimmed(text.substr(0, text.find('\n')));
@@ -157,8 +157,7 @@ Status ApplyTopology(std::string_view text, const std::string& name, Spec* spec)
   }
   return InvalidInput(
       "{}: no topology that Orrery knows; it reads SimAI's and ns-3's topology, ASTRA-sim's "
-      "network "
-      "YAML, htsim's .topo and NCCL's XML",
+      "network YAML, htsim's .topo and NCCL's XML",
       name);
 }
 

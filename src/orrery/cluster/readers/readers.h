@@ -2,19 +2,22 @@
 //
 // Each reader changes a Spec that the caller began (a preset: GPU, packet sizes, NVLink's header).
 // What a file does not say stays as it was. One file each:
-//   ns3       SimAI's and ns-3's topology: a graph. GPUs are the nodes that are no switches, in
-//   order; links
-//             to NVSwitches are NVLink, all others the network's. A NIC is the GPU's end of a link.
-//   astra     ASTRA-sim's analytical network, YAML: the topology astra-sim. A GB is 2^30 bytes
-//   there. htsim     htsim's .topo: a fat tree of 2 or 3 tiers whose hosts have one GPU and one
-//   NIC. A bundle is
-//             one link of the sum of its rates; half a switch's latency stands with each of its
-//             links.
-//   nccl-xml  NCCL's topology of one host: GPUs, NVLink, PCIe, NICs, CPU; the fabric stays as it
-//   was.
+//
+// - ns3: SimAI's and ns-3's topology, a graph. GPUs are the nodes that are no switches, in order;
+//   links to NVSwitches are NVLink, all others the network's. A NIC is the GPU's end of a link.
+//
+// - astra_sim: ASTRA-sim's analytical network, YAML, as topology astra-sim. A GB is 2^30 bytes.
+//
+// - htsim: a .topo file, a fat tree of 2 or 3 tiers whose hosts have one GPU and one NIC. A bundle
+//   is one link of the sum of its rates; half a switch's latency stands with each of its links.
+//
+// - nccl_xml: NCCL's topology of one host, with its GPUs, NVLinks, PCIe, NICs and CPU; the fabric
+//   stays as it was.
+//
 // Errors name file:line, field, value and remedy. Reading is bounded by kTopologyBytes.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -30,10 +33,11 @@ std::string_view Name(TopologyFile kind);
 // By contents alone; `text` may be the beginning of the file.
 TopologyFile SniffTopology(std::string_view text);
 
-// The preset to begin with where none is named: of the GPU that the file states
-// (data/topology_gpus.yaml), h100-ib-400g where it states none. Of a GPU that the table lacks an
-// error that lists it; `name` stands for the file there. `text` may be the beginning of the file.
-Result<std::string> BeginningOf(std::string_view text, const std::string& name);
+// The preset that a topology file changes where the user names none: that of the GPU which the file
+// states (data/topology_gpus.yaml), h100-ib-400g where it states none. A GPU that the table lacks
+// is an error that lists those it has; `name` stands for the file there. `text` may be the
+// beginning of the file.
+Result<std::string> PresetOf(std::string_view text, const std::string& name);
 
 // Hosts that the topology itself says, by its file or its sizes; 0: none.
 int StatedNodes(const Spec& spec);

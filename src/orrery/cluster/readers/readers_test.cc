@@ -119,12 +119,12 @@ TEST(Readers, GpusOfAFile) {
                                      {"<system><gpu sm='103'/></system>", "b200-ib-400g"},
                                      {"<system><gpu sm='60'/></system>", "v100-32g-ib-100g"},
                                      {"<system/>", "h100-ib-400g"}}) {
-    const Result<std::string> found = BeginningOf(text, "x");
+    const Result<std::string> found = PresetOf(text, "x");
     ASSERT_TRUE(found.ok()) << found.status().message();
     EXPECT_EQ(*found, preset) << text;
     EXPECT_TRUE(FindPreset(*found).ok());
   }
-  const Result<std::string> unknown = BeginningOf("12 4 2 2 17 H10\n8 9 10 11\n", "x.topo");
+  const Result<std::string> unknown = PresetOf("12 4 2 2 17 H10\n8 9 10 11\n", "x.topo");
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.status().message(),
             "x.topo:1: unknown GPU 'H10'; did you mean 'h100' or 'h20'? valid: v100, a100, "
@@ -294,6 +294,24 @@ TEST(Readers, ErrorsNameLineFieldValueAndRemedy) {
   EXPECT_EQ(ErrorOf("4 1 3\n0\n1 0 1Gbps 1us 0\n"),
             "x.topo:1: links = 3: the file has 1; correct the number or the list");
   EXPECT_THAT(ErrorOf("3 1 1\n0\n1 0 1Gbps 1us 0\n"), HasSubstr("no path of switches leads from"));
+  // GPUs forward nothing: what hangs on GPU 0 alone reaches no other GPU.
+  EXPECT_THAT(ErrorOf("3 0 2\n\n0 1 1Gbps 1us 0\n0 2 1Gbps 1us 0\n"),
+              HasSubstr("no path of switches leads from GPU 1 to GPU 2"));
+  EXPECT_EQ(ErrorOf("3 0 3\n\n0 1 1Gbps 1us 0\n0 2 1Gbps 1us 0\n1 2 1Gbps 1us 0\n"), "accepted");
+  // Two GPUs at the ends of a chain of switches.
+  const auto chain = [](int switches) {
+    std::string text = fmt::format("{} {} {}\n", switches + 2, switches, switches + 1);
+    for (int s = 0; s < switches; ++s) text += fmt::format("{} ", s);
+    text += fmt::format("\n{} 0 1Gbps 1us 0\n", switches);
+    for (int s = 1; s < switches; ++s) text += fmt::format("{} {} 1Gbps 1us 0\n", s - 1, s);
+    return text + fmt::format("{} {} 1Gbps 1us 0\n", switches - 1, switches + 1);
+  };
+  EXPECT_EQ(ErrorOf(chain(251)), "accepted");
+  EXPECT_THAT(ErrorOf(chain(252)), HasSubstr("switches 0 and 251 are more than 250 links apart"));
+  EXPECT_THAT(ErrorOf("Nodes 8\nTiers 2\nTier 0\nDownlink_speed_Gbps 100\nRadix_Down 4\n"
+                      "Radix_Up 4194304\nTier 1\nDownlink_speed_Gbps 4194304\nRadix_Down 4\n"
+                      "Bundle 4194304\n"),
+              HasSubstr("x.topo:7: bundle = 4194304: so many links"));
   EXPECT_THAT(ErrorOf("topology: [Rng]\nnpus_count: [2]\nbandwidth: [1]\nlatency: [1]\n"),
               HasSubstr("unknown dimension 'Rng'; did you mean 'Ring'"));
   EXPECT_THAT(ErrorOf("Nodes 8\nTiers 2\nTier 0\nRadix_Dwn 4\nTier 1\n"),

@@ -11,9 +11,9 @@ Result<AnyFabric> MakeAstraSim(const Spec& spec) {
   Lattice::Shape s;
   s.dimensions = spec.topology.dimensions;
   s.points_are_gpus = true;
-  if (s.dimensions.empty() || s.dimensions.size() > 8) {
-    return InvalidInput("topology.dimensions: {} are given; astra-sim takes 1 to 8",
-                        s.dimensions.size());
+  if (s.dimensions.empty() || s.dimensions.size() > Lattice::kMostDimensions) {
+    return InvalidInput("topology.dimensions: {} are given; astra-sim takes 1 to {}",
+                        s.dimensions.size(), Lattice::kMostDimensions);
   }
   const std::int64_t gpus = std::int64_t{spec.nodes} * spec.gpus_per_node;
   std::int64_t points = 1;

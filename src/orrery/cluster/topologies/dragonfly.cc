@@ -1,9 +1,6 @@
 // Dragonfly. See fabric.h; the rule from a Spec stands at the end.
 #include <fmt/format.h>
 
-#include <cmath>
-#include <cstdlib>
-
 #include "orrery/cluster/fabric.h"
 #include "orrery/cluster/topologies/topologies.h"
 

@@ -36,7 +36,7 @@ void Imported::Index() {
 }
 
 // One breadth-first search a switch, over switches alone.
-void Imported::FillDistances() {
+Status Imported::FillDistances() {
   const std::size_t n = graph_.switches;
   distance_.assign(n * n, kFar);
   std::vector<std::uint32_t> queue;
@@ -46,16 +46,20 @@ void Imported::FillDistances() {
     row[root] = 0;
     for (std::size_t head = 0; head < queue.size(); ++head) {
       const std::uint32_t v = queue[head];
-      if (row[v] + 1 >= kFar) break;
       const std::uint32_t vertex = graph_.gpus + v;
       for (std::uint32_t i = first_out_[vertex]; i < first_out_[vertex + 1]; ++i) {
         const std::uint32_t to = graph_.links[out_[i]].to;
         if (to < graph_.gpus || row[to - graph_.gpus] != kFar) continue;
+        if (row[v] == kFarthest) {
+          return InvalidInput("switches {} and {} are more than {} links apart; join them closer",
+                              root, to - graph_.gpus, kFarthest);
+        }
         row[to - graph_.gpus] = static_cast<std::uint8_t>(row[v] + 1);
         queue.push_back(to - graph_.gpus);
       }
     }
   }
+  return {};
 }
 
 // Links from a vertex to a GPU; kFar where there is no way.
@@ -93,18 +97,46 @@ Result<Imported> Imported::Make(const Graph& graph) {
   Imported imported;
   imported.graph_ = graph;
   imported.Index();
-  imported.FillDistances();
-  // Links are cables: if GPU 0 reaches all and all reach it, so does every pair through switches
-  // that are joined. Rings of GPUs without switches fail here, too.
-  for (std::uint32_t g = 1; g < graph.gpus; ++g) {
-    for (const auto& [from, to] : {std::pair{0U, g}, std::pair{g, 0U}}) {
-      if (imported.Distance(from, to) >= kFar) {
-        return InvalidInput("no path of switches leads from GPU {} to GPU {}; join them by links",
-                            from, to);
-      }
+  ORRERY_RETURN_IF_ERROR(imported.FillDistances());
+  ORRERY_RETURN_IF_ERROR(imported.CheckReach());
+  return imported;
+}
+
+// The lowest switch that a switch reaches.
+std::uint32_t Imported::Island(std::uint32_t number) const {
+  const auto row =
+      distance_.begin() + static_cast<std::ptrdiff_t>(std::size_t{number} * graph_.switches);
+  std::uint32_t lowest = 0;
+  while (row[lowest] == kFar) ++lowest;
+  return lowest;
+}
+
+// GPUs on one island of joined switches reach each other. So only the GPUs that are not on the
+// island of most GPUs are looked at pair by pair: they need cables of their own to the others.
+Status Imported::CheckReach() const {
+  const std::uint32_t gpus = graph_.gpus;
+  std::vector<std::vector<std::uint32_t>> on(graph_.switches);  // GPUs, by island
+  for (std::uint32_t g = 0; g < gpus; ++g) {
+    for (std::uint32_t i = first_out_[g]; i < first_out_[g + 1]; ++i) {
+      const std::uint32_t to = graph_.links[out_[i]].to;
+      if (to < gpus) continue;
+      std::vector<std::uint32_t>& members = on[Island(to - gpus)];
+      if (members.empty() || members.back() != g) members.push_back(g);
     }
   }
-  return imported;
+  std::vector<bool> main(gpus, false);
+  const auto most = std::ranges::max_element(on, {}, &std::vector<std::uint32_t>::size);
+  if (most != on.end()) {
+    for (const std::uint32_t g : *most) main[g] = true;
+  }
+  for (std::uint32_t a = 0; a < gpus; ++a) {
+    for (std::uint32_t b = 0; b < gpus && !main[a]; ++b) {
+      if (Distance(a, b) < kFar) continue;
+      return InvalidInput("no path of switches leads from GPU {} to GPU {}; join them by links",
+                          std::min(a, b), std::max(a, b));
+    }
+  }
+  return {};
 }
 
 std::size_t Imported::leaf(std::size_t gpu) const {

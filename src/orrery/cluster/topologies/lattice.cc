@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <utility>
 
 #include "orrery/base/rng.h"
 #include "orrery/cluster/fabric.h"
@@ -9,9 +10,7 @@
 namespace orrery::cluster {
 namespace {
 
-constexpr std::size_t kMaxDimensions = 8;
-
-// Links that begin at one point of a line, or all of a line of `size` points.
+// Links of one line of `size` points, all directions.
 std::size_t LinksOfLine(DimensionKind kind, std::size_t size) {
   switch (kind) {
     case DimensionKind::kRing:
@@ -141,7 +140,7 @@ void Lattice::Route(const Origin& origin, std::size_t from, std::size_t to, Choi
     std::size_t axis = 0, steps = 0, to = 0;
     bool up = true;
   };
-  std::array<Way, kMaxDimensions> ways;
+  std::array<Way, kMostDimensions> ways;
   std::size_t open = 0;
   std::uint64_t h = choice.hash;
   for (std::size_t i = 0; i < axes_.size(); ++i) {
@@ -175,14 +174,12 @@ void Lattice::Route(const Origin& origin, std::size_t from, std::size_t to, Choi
 
 std::string Lattice::SwitchName(std::uint32_t number) const {
   std::size_t v = number;
-  if (!direct()) {
-    if (v < points_) {
-      std::string name = "router";
-      for (std::size_t i = 0; i < axes_.size(); ++i) {
-        name += fmt::format("{}{}", i == 0 ? "" : ".", v / axes_[i].stride % axes_[i].size);
-      }
-      return name;
+  if (!direct() && v < points_) {
+    std::string name = "router";
+    for (std::size_t i = 0; i < axes_.size(); ++i) {
+      name += fmt::format("{}{}", i == 0 ? "" : ".", v / axes_[i].stride % axes_[i].size);
     }
+    return name;
   }
   for (std::size_t i = axes_.size(); i-- > 0;) {
     if (s_.dimensions[i].kind == DimensionKind::kSwitch && v >= axes_[i].first_switch) {

@@ -221,6 +221,17 @@ TEST(LinkChanges, WholeRunsChangeTheLinkAndTimesStandInTheList) {
               HasSubstr("there is no link 'leaf0/spine99'; links are named by their ends"));
 }
 
+// One GPU wired to nobody: the error has no link to show.
+TEST(LinkChanges, AClusterWithoutLinksSaysSo) {
+  Spec spec = Hosts("astra-sim", 1);
+  spec.gpus_per_node = spec.nics_per_node = spec.gpus_per_nvlink_domain = 1;
+  spec.topology.dimensions = {{DimensionKind::kRing, 1, 100 * kG, 0}};
+  Cluster cluster = Build(spec);
+  ASSERT_TRUE(cluster.links().empty());
+  EXPECT_EQ(cluster.ChangeLinks("leaf0/spine0", 0.5, 0, kNever).message(),
+            "there is no link 'leaf0/spine0'; this cluster has none");
+}
+
 // Random parameters of every family.
 Spec RandomSpec(CounterRng* rng) {
   constexpr const char* kNames[] = {

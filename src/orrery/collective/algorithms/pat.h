@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "orrery/collective/collective.h"
-#include "orrery/collective/formula/formula.h"
 #include "orrery/collective/white_box.h"
 
 namespace orrery::collective::pat {

@@ -267,10 +267,11 @@ class Course {
   std::int64_t full_ = 0, chunks_ = 0;
 };
 
-}  // namespace
-
-// Chunks of a message, and of all of them, that are played at most. A gather meets at one NIC only.
+// Of what is played at most: a message's chunks in windows of credits, and all messages' chunks. A
+// gather meets at one NIC only.
 constexpr std::int64_t kWindows = 8, kMostGathered = 600, kMostScattered = 2400;
+
+}  // namespace
 
 SimTime PlayRooted(const Plan& plan, const model::WhiteBox& box) {
   Course course(plan, box);

@@ -1,5 +1,6 @@
 // NCCL's expectations (expected.h).
 #include "orrery/collective/choice/expected.h"
+
 #include "orrery/collective/algorithms/collnet.h"
 
 namespace orrery::collective {

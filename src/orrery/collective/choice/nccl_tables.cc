@@ -134,9 +134,8 @@ void Apply(const Graphs& graphs, Arch arch, int domains, bool plain_trees, Chann
 // The trees' own search, over several domains, for as many channels as the rings have. NCCL spreads
 // a tree's NIC over the first two GPUs of its chain; where the second one does not reach that NIC
 // as the first one does, Hopper and Blackwell take chains that begin and end at one GPU instead, of
-// which NCCL expects less. What is left of NVLink then makes the channels
-// faster inside a domain, as long as that is less than twice a NIC's step: what two domains count
-// with.
+// which NCCL expects less. What is left of NVLink then makes the channels faster inside a domain,
+// as long as that is less than twice a NIC's step: what two domains count with.
 void SearchTrees(const cluster::Spec& spec, const GroupShape& shape, const Environment& environment,
                  double nvlink, Channels* found) {
   const Arch arch = spec.device.arch;
@@ -164,8 +163,8 @@ Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
   const Release& release = ReleaseOf(environment);
   const Generation& gpu = release.on(arch);
   const double nvlink = NvlinkGBps(spec, shape, release);
-  // The effective rates carry a share of a percent from the packet model: 1 % keeps 240 above 6
-  // * 40.
+  // The packet model makes rates a fraction of a percent smaller than NCCL's: 1 % keeps 240 GB/s
+  // enough for six rings of 40.
   const auto through = [](double rate, double step) { return static_cast<int>(rate / step); };
   Found found;
   if (shape.domains == 1) {
@@ -176,8 +175,7 @@ Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
     const int gpus = shape.ranks_per_domain;
     found = BestStep(Steps(gpu, true), gpus > 1 ? nvlink : nic * shape.nics, [&](double step) {
       const int by_nic = shape.nics * through(nic, step);
-      // Each ring leaves over NVLink from all of a domain's GPUs but the one at
-      // its NIC.
+      // Each ring leaves over NVLink from all of a domain's GPUs but the one at its NIC.
       if (gpus == 1) return by_nic;
       return std::min(by_nic, gpus * through(nvlink * 1.01, step) / (gpus - 1));
     });

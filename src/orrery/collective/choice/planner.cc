@@ -538,8 +538,7 @@ Result<Plan> Planner::Choose(graph::Collective collective, std::int64_t bytes,
   if (environment_.graphs.given() && !nccl::Takes(environment_.graphs, shape)) {
     note =
         "NCCL_GRAPH_FILE: this group does not hold the file's GPUs in each domain, where NCCL "
-        "would "
-        "stop: searched for";
+        "would stop: searched for";
   }
   for (const TunerRow& row : environment_.tuner) {
     if (!Fits(row, collective, bytes, shape.domains, shape.ranks)) continue;

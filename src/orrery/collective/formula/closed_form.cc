@@ -77,11 +77,11 @@ PortBytes Formula::Ports() const {
   return ports;
 }
 
+namespace {
+
 // A port that works for less than this of a lane's time makes nobody wait long enough to matter. On
 // the ideal executor, within 3 % of it: trees up to 0.9, NVLS up to 0.7.
 constexpr double kQuiet = 0.7;
-
-namespace {
 
 // What is not played goes at the pace of the slowest lane, port or window.
 SimTime PhasesOfCollNet(const Plan& plan, const cluster::Spec& spec) {

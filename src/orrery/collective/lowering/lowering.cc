@@ -141,6 +141,27 @@ Step Schedule::At(std::uint32_t member, int lane, std::uint64_t index) const {
   return ChainStep(member, lane, index);
 }
 
+WaitsFor Schedule::PartnersOf(std::uint32_t member, std::int64_t credits) const {
+  using enum graph::Collective;
+  if (ranks_ < 2 || plan_.bytes == 0) return WaitsFor::kNobody;
+  const bool first = member == 0;
+  switch (plan_.collective) {
+    case kBroadcast:
+    case kScatter:
+      return first ? WaitsFor::kNobody : WaitsFor::kFirst;
+    case kGather:
+      return first ? WaitsFor::kAll : WaitsFor::kNobody;
+    case kAllToAll:
+      return ExchangesWithAll() ? WaitsFor::kAll : WaitsFor::kNobody;
+    case kSend:  // the receiver gives back what the window does not hold
+      if (!first) return WaitsFor::kFirst;
+      return At(0, 0, static_cast<std::uint64_t>(credits)).done ? WaitsFor::kNobody
+                                                                : WaitsFor::kAll;
+    default:
+      return WaitsFor::kAll;
+  }
+}
+
 // A round of a ring: step 0 sends, the middle ones receive and send, the last one receives; each of
 // them for every slice of its chunk.
 Step Schedule::RingStep(std::uint32_t member, int channel, std::uint64_t index) const {

@@ -60,6 +60,9 @@ struct NvlsPlace {
   std::uint32_t size = 0;  // of the domain
 };
 
+// Whom a member's part cannot end without; others may come after it has ended.
+enum class WaitsFor : std::uint8_t { kNobody, kFirst, kAll };  // kFirst: members[0]
+
 // All-to-all: one of the messages that a channel runs, the same on every member.
 struct PairWork {
   std::uint32_t round = 0, part = 0;
@@ -94,6 +97,8 @@ class Schedule {
     return even ? 2 * plan_.credits : plan_.credits;
   }
   const Plan& plan() const { return plan_; }
+  // `credits`: of its connections. O(1); of an uneven all-to-all O(members²).
+  WaitsFor PartnersOf(std::uint32_t member, std::int64_t credits) const;
 
   // The step number `index` (from 0) of a member on a lane. O(1), no state; of an uneven all-to-all
   // O(messages of the lane).
@@ -155,6 +160,7 @@ class Schedule {
   std::uint64_t chunks() const {
     return static_cast<std::uint64_t>(pieces_.rounds) + (pieces_.tail.slices > 0 ? 1 : 0);
   }
+  bool ExchangesWithAll() const;
   void BuildAllToAll(const cluster::Cluster& cluster, std::span<const DeviceId> members);
   std::uint32_t PeerOf(std::uint32_t q, std::uint32_t round) const;
   std::uint32_t SourceOf(std::uint32_t q, std::uint32_t round) const;
@@ -171,8 +177,8 @@ class Schedule {
   std::uint32_t ranks_ = 0;
   std::vector<Connection> connections_;
   std::vector<char> crosses_;  // by connection: leaves its NVLink domain
-  std::vector<std::uint32_t>
-      position_;                   // rings: by channel * ranks + member; all-to-all: by member
+  // Rings: by channel * ranks + member; all-to-all: by member.
+  std::vector<std::uint32_t> position_;
   std::vector<TreeNode> nodes_;    // trees: by channel * ranks + member
   std::vector<NvlsPlace> places_;  // NVLS, CollNet: by member; CollNetChain: by channel, too
   std::vector<std::vector<std::uint32_t>> domains_;  // NVLS: members by place

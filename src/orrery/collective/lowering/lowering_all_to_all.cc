@@ -73,6 +73,17 @@ std::uint32_t Schedule::SourceOf(std::uint32_t q, std::uint32_t round) const {
   return (q / group_ * group_ + ranks_ - groups) % ranks_ + (q % group_ + group_ - place) % group_;
 }
 
+// Whether everybody has something for everybody.
+bool Schedule::ExchangesWithAll() const {
+  if (plan_.uneven.shares == nullptr) return true;
+  for (std::uint32_t from = 0; from < ranks_; ++from) {
+    for (std::uint32_t to = 0; to < ranks_; ++to) {
+      if (from != to && plan_.uneven.Message(plan_.bytes, from, to) == 0) return false;
+    }
+  }
+  return true;
+}
+
 Step Schedule::AllToAllStep(std::uint32_t member, int lane, std::uint64_t index) const {
   Step step;
   if (plan_.uneven.shares != nullptr) return UnevenStep(member, lane, index);

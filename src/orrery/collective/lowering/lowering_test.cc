@@ -216,7 +216,7 @@ TEST(Lowering, StepsOfARingByHand) {
              third = schedule.At(0, 0, 2);
   EXPECT_EQ(first.recv_connection, -1);
   EXPECT_EQ(first.bytes, 32768);
-  EXPECT_EQ(first.work, FromMicroseconds(1) + RoundToPs(32768 / 20.7e9 * 1e12));
+  EXPECT_EQ(first.work, kMicrosecond + RoundToPs(32768 / 20.7e9 * 1e12));
   EXPECT_GE(second.recv_connection, 0);
   EXPECT_EQ(second.send_connection, first.send_connection);
   EXPECT_EQ(third.send_connection, -1);

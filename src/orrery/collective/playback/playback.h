@@ -35,8 +35,8 @@ namespace orrery::collective {
 
 // Full rounds that were played, all or the first ones, and when the last step ends, the smaller
 // last chunk included; from the first step on. Time 0: there was nothing to play (one chunk in one
-// domain, NVLS of many rounds, heads that are not all GPUs, domains of more
-// messages than a plan may take).
+// domain, NVLS of many rounds, heads that are not all GPUs, domains of more messages than a plan
+// may take).
 struct Playback {
   std::int64_t rounds = 0;
   SimTime time = 0;

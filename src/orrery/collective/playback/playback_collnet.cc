@@ -116,7 +116,9 @@ class Stage {
   SimTime now_ = 0, end_ = 0;
 };
 
-// Works: by Lane with and without the wait before it, of heads and of others; the chain's.
+// A step's work, as an index of Times::work: nothing; of a head's lane (kFirst + Lane) with the
+// wait before it, and without (kNext + Lane); of a lane of another GPU, kOthers further; the
+// chain's. kOwned is not in the table: what the domain whose turn it is does to its part.
 constexpr int kNone = 0, kFirst = 1, kNext = 5, kOthers = 8, kChain = 17, kOwned = 18;
 
 Stage::Stage(const Plan& plan, const model::WhiteBox& box, std::int64_t most_messages)

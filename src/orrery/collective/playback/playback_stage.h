@@ -21,16 +21,16 @@ inline int LevelsOf(int domains) {
   return domains == 1 ? 1 : std::bit_width(static_cast<unsigned>(domains - 1));
 }
 
-// kPass, kPassOn: kMain and kStream of what comes down (NVLS), of heads but the root's (trees).
+// What a step does; how long it takes, Times::work says.
 enum Work : std::int8_t {
   kNothing,
-  kMain,
-  kStream,
-  kPass,
-  kPassOn,
-  kFirst,
-  kOthers,
-  kGather,
+  kMain,    // the wait, and the copy or sum of a step that has all it needs
+  kStream,  // one source or destination more
+  kPass,    // kMain of what comes down (NVLS), of heads but the root's (trees)
+  kPassOn,  // kStream of the same
+  kFirst,   // NVLS' scatter: the first part
+  kOthers,  // and all the others
+  kGather,  // NVLS: all parts
   kWorks
 };
 
@@ -164,8 +164,8 @@ class Stage {
   SimTime post_[kKinds] = {}, back_[kKinds] = {};
   std::vector<Target> targets_;
   std::vector<Port> ports_;
-  std::vector<SimTime> first_part_,
-      last_part_;  // of the first channel: leave at the earliest, by round
+  // When the first channel's first and last part leave at the earliest, by round.
+  std::vector<SimTime> first_part_, last_part_;
 
  private:
   bool TakeStep(std::int32_t id);

@@ -9,6 +9,7 @@
 #include "orrery/network/packet/pint_code.h"
 
 namespace orrery::network::packet {
+
 Status Fabric::Setup(const cluster::Cluster& cluster, const Settings& settings, Paths* paths) {
   *this = Fabric();
   settings_ = settings;
@@ -29,7 +30,7 @@ Status Fabric::Setup(const cluster::Cluster& cluster, const Settings& settings, 
     came_.resize(links.size());
     ingress_.resize(links.size());
   }
-  const auto fits = [](double bytes) { return static_cast<std::int64_t>(bytes + 0.5); };
+  const auto rounded = [](double bytes) { return static_cast<std::int64_t>(bytes + 0.5); };
   for (std::size_t i = 0; i < links.size(); ++i) {
     const cluster::Link& link = links[i];
     Port& p = ports_[i];
@@ -41,15 +42,15 @@ Status Fabric::Setup(const cluster::Cluster& cluster, const Settings& settings, 
     ++nodes_[link.from].ports;
     const double speed =
         static_cast<double>(link.bandwidth_Bps) / static_cast<double>(settings.nic_Bps);
-    ecn_min_[i] = fits(static_cast<double>(settings.ecn_min) * speed);
-    ecn_max_[i] = fits(static_cast<double>(settings.ecn_max) * speed);
+    ecn_min_[i] = rounded(static_cast<double>(settings.ecn_min) * speed);
+    ecn_max_[i] = rounded(static_cast<double>(settings.ecn_max) * speed);
     if (!cluster.direct() && cluster::IsLocal(link.kind)) continue;
     if (link.latency <= 0) {
       return InvalidInput("network packet needs a latency above 0 on every link; '{}' has none",
                           cluster.link_name(LinkId(i)));
     }
     const double flying = 2 * ToSeconds(link.latency) * static_cast<double>(link.bandwidth_Bps);
-    const std::int64_t headroom = fits(flying) + 3 * std::int64_t{packet_bytes_};
+    const std::int64_t headroom = rounded(flying) + 3 * std::int64_t{packet_bytes_};
     if (settings.pfc) ingress_[i].headroom_limit = headroom;
     Node& to = nodes_[link.to];
     to.batch = std::min(to.batch, link.latency);

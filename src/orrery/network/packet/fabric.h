@@ -114,9 +114,9 @@ class Fabric {
     std::uint8_t cls = 0;
     bool on = false;
   };
-  // Of a node with hosts' NICs or GPUs: packets that end there go to hosts.h.
   Status Setup(const cluster::Cluster& cluster, const Settings& settings, Paths* paths);
 
+  // A NIC, or a GPU where there are none: packets that end there go to hosts.h.
   bool is_host(std::uint32_t node) const { return nodes_[node].host; }
 
   // From now on windows with much to do go over so many threads; `always`: all windows do.
@@ -271,7 +271,7 @@ class Fabric {
     std::int32_t bytes = 0;  // of the last packet
   };
 
-  // Shared.cc: windows.
+  // shared.cc: windows.
   void StartThreads();
   void OpenWindow(SimTime now);
   void CloseWindow();
@@ -288,7 +288,7 @@ class Fabric {
   void OpenLetters(std::uint32_t number);
   static void Read(Letters* letters, Node* node);
   static void FetchPackets(const Letters& letters);
-  // Batches.cc. Everything at a switch from `now` to the end of the batch, which comes back with
+  // batches.cc. Everything at a switch from `now` to the end of the batch, which comes back with
   // the time of the next one.
   SimTime RunSwitch(Worker* w, std::uint32_t number, SimTime now);
   void Collect(Worker* w, std::uint32_t number, SimTime until);
@@ -303,7 +303,7 @@ class Fabric {
   void RunDue(Worker* w, Node* node, SimTime until);
   void NoteLargest(Worker* w, std::int64_t used);
   SimTime NextWork(const Node& node) const;
-  // Fabric.cc: a packet.
+  // fabric.cc: a packet.
   void RunPort(Worker* w, Node* node, std::uint32_t out, std::span<const Passing> arrivals,
                SimTime until);
   void ForwardOn(Worker* w, std::uint32_t node, std::uint32_t packet, std::uint32_t link);
@@ -330,7 +330,7 @@ class Fabric {
   static int NextClass(const Port& port) {
     return std::countr_zero(static_cast<unsigned>(port.waiting & ~port.paused) | 1u << kClasses);
   }
-  // Pauses.cc.
+  // pauses.cc.
   bool AdmitLossless(Worker* w, Node* node, const Packet& packet, std::uint32_t in);
   void ReleaseLossless(Worker* w, Node* holder, const Packet& packet, SimTime now);
   void TakePauseOn(Worker* w, const Pause& pause);

@@ -2,6 +2,7 @@
 #include "orrery/network/packet/hosts.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "orrery/base/check.h"
 #include "orrery/base/rng.h"
@@ -75,6 +76,11 @@ std::uint32_t Hosts::AddFlow(DeviceId from, DeviceId to, std::uint64_t salt) {
   HostAt(flow.node);
   HostAt(flow.to_node);
   return number;
+}
+
+bool Hosts::Numbers(std::uint32_t number, std::int64_t bytes) const {
+  const std::int64_t packets = (bytes - 1) / settings_.payload + 1;
+  return packets <= std::int64_t{std::numeric_limits<std::uint32_t>::max()} - flows_[number].end;
 }
 
 void Hosts::Post(SimTime now, std::uint32_t number, const Transfer& transfer) {
@@ -378,8 +384,7 @@ void Hosts::MakeReady(Flow* flow, SimTime now) {
   }
   HostPort& port = PortOf(flow);
   if (flow->due > now) {
-    port.late.push_back({flow->due, flow->flow});
-    std::push_heap(port.late.begin(), port.late.end());
+    Delay(&port, *flow, flow->due);
   } else {
     port.ready[flow->cls].Push(flow->flow);
   }

@@ -14,14 +14,14 @@
 // A route that one pair of GPUs has to itself costs no events a packet: lanes.h.
 //
 // Controls that hear of marks alone (none, DCQCN) get a notification for each marked packet and
-// nothing else, where PFC keeps packets from being lost. Otherwise
-// receivers acknowledge every ack_every-th packet, and at once the last of a message, one after
-// which its sender has no window left, one that is marked, out of order, again or before others
-// that are there. Go-back-N: what comes out of order is lost, and named once for each packet that
-// is missing; the sender returns to it. Selective repeat: a packet is sent again when a switch
-// trimmed it (its header says so), when three later ones of the same way have arrived, or when the
-// timer ends: after rto, or longer where round trips are, srtt + 4 rttvar (RFC 6298, section 2).
-// Timers double, at most eight times, until something arrives.
+// nothing else, where PFC keeps packets from being lost. Otherwise receivers acknowledge every
+// ack_every-th packet, and at once the last of a message, one after which its sender has no window
+// left, one that is marked, out of order, again or before others that are there. Go-back-N: what
+// comes out of order is lost, and named once for each packet that is missing; the sender returns to
+// it. Selective repeat: a packet is sent again when a switch trimmed it (its header says so), when
+// three later ones of the same way have arrived, or when the timer ends: after rto, or longer where
+// round trips are, srtt + 4 rttvar (RFC 6298, section 2). Timers double, at most eight times, until
+// something arrives.
 //
 // Credit (NDP, EQDS). Packets say how much their sender sends unasked. A receiver owes a pull for
 // each packet or header that comes while its sender has something left; a pacer hands them out, one
@@ -48,6 +48,9 @@ class Hosts {
              Paths* paths);
   // A queue pair's number.
   std::uint32_t AddFlow(DeviceId from, DeviceId to, std::uint64_t salt);
+  // Whether a flow can number a message's packets: in 32 bits, over the whole run.
+  bool Numbers(std::uint32_t number, std::int64_t bytes) const;
+  // REQUIRES: the flow numbers its packets.
   void Post(SimTime now, std::uint32_t number, const Transfer& transfer);
   // The host's turn at `now` and those that follow before `until`.
   // REQUIRES: nothing that it does not know of by `now` reaches it before (RunsAhead).
@@ -167,7 +170,7 @@ class Hosts {
   };
 
   Host& HostAt(std::uint32_t node);
-  // Hosts.cc: the NIC.
+  // hosts.cc: the NIC.
   HostPort& PortOf(Flow* flow);
   std::int32_t PacketBytes(Flow* flow, std::uint32_t number);
   void TopUp(Flow* flow);
@@ -191,25 +194,25 @@ class Hosts {
   void SendBack(const Packet& cause, Kind kind, std::uint32_t number, std::uint32_t extra,
                 SimTime now);
   void GivePulls(Host* host, SimTime now);
-  // Ahead.cc.
+  // ahead.cc.
   void Watch(Flow* flow, SimTime now);
   void NoteInside(std::span<const std::uint32_t> links, std::uint32_t node);
   SimTime EndsNoEarlier(const Flow& flow, SimTime now) const;
   SimTime NextEnding(SimTime now, SimTime until);
-  // Solitary.cc: lanes alone.
+  // solitary.cc: lanes alone.
   bool SendStretch(HostPort* port, std::size_t cls, SimTime now);
   void EndStretch(HostPort* port, SimTime now);
   void Disturb(std::uint32_t number, SimTime now);
-  // Balance.cc.
+  // balance.cc.
   std::uint32_t NextEntropy(Flow* flow, SimTime now);
   void NoteEntropy(Flow* flow, const Packet& ack, SimTime now);
-  // Receiver.cc.
+  // receiver.cc.
   void OnData(const Packet& packet, SimTime now);
   void OnHeader(const Packet& packet, SimTime now);
   void Owe(Flow* flow, SimTime now);
   SimTime ToGpu(const Flow& flow, SimTime now, std::int32_t bytes);
   void Complete(Flow* flow, SimTime at_gpu);
-  // Sender.cc.
+  // sender.cc.
   void OnAck(const Packet& packet, SimTime now);
   void OnNotice(const Packet& packet, SimTime now);
   void OnNack(const Packet& packet, SimTime now);

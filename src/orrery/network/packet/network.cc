@@ -5,6 +5,10 @@
 // during the run and reduction in switches are refused. Messages of a connection share one queue
 // pair (hosts.h).
 #include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "orrery/base/check.h"
 #include "orrery/base/text.h"
@@ -40,7 +44,7 @@ class PacketNetwork final : public Network {
     }
     cluster_ = &cluster;
     ORRERY_ASSIGN_OR_RETURN(settings_, packet::Resolve(parameters_, cluster));
-    ways_.Setup(cluster);
+    ORRERY_RETURN_IF_ERROR(ways_.Setup(cluster));
     ORRERY_RETURN_IF_ERROR(fabric_.Setup(cluster, settings_, &ways_));
     hosts_.Setup(cluster, settings_, &fabric_, &ways_);
     local_ = MakeLinks();
@@ -61,8 +65,13 @@ class PacketNetwork final : public Network {
       if (flow == kUnknown) continue;
       if (flow == kLocal) {
         local_->Start(now, {&t, 1});
-      } else {
+      } else if (hosts_.Numbers(flow, t.bytes)) {
         hosts_.Post(now, flow, t);
+      } else if (status_.ok()) {
+        status_ = InvalidInput(
+            "network packet: more than 4,294,967,295 packets from {} to {}, which it cannot "
+            "number; raise cluster.nic_mtu_bytes, or take links or flow",
+            cluster_->vertex_name(t.from.value), cluster_->vertex_name(t.to.value));
       }
     }
   }
@@ -204,6 +213,16 @@ class PacketNetwork final : public Network {
       return cluster_->direct() || !cluster::IsLocal(cluster_->links()[l.index()].kind);
     };
     const std::span<const LinkId> path = connections_.path(known);
+    if (path.size() > packet::Paths::kMostHops) {
+      if (status_.ok()) {
+        status_ = InvalidInput(
+            "network packet: a path of {} links from {} to {}; it counts up to {}: take links or "
+            "flow, or a topology with shorter paths",
+            path.size(), cluster_->vertex_name(t.from.value), cluster_->vertex_name(t.to.value),
+            packet::Paths::kMostHops);
+      }
+      return kUnknown;
+    }
     flow = std::ranges::any_of(path, fabric) ? hosts_.AddFlow(t.from, t.to, t.salt) : kLocal;
     return flow;
   }

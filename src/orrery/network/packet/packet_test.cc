@@ -390,6 +390,33 @@ TEST(Packet, WrongSettingsAreNamed) {
   EXPECT_THAT(error([](auto* p) { p->pfc = p->trimming = true; }), HasSubstr("exclude"));
 }
 
+TEST(Packet, MorePacketsOfAConnectionThanItNumbersAreRefused) {
+  const cluster::Cluster cluster = Build("h100-ib-400g", 4, 2);
+  EXPECT_THAT(Simulate(cluster, {{0, Make(0, 0, 8, std::int64_t{1} << 50)}}).status.message(),
+              HasSubstr("more than 4,294,967,295 packets from node0/gpu0 to node1/gpu0"));
+}
+
+// A path of more links, or a switch of more, than a packet can count ended in a crash.
+TEST(Packet, PathsAndSwitchesBeyondItsCountsAreRefused) {
+  cluster::Spec spec = SpecOf("h100-ib-400g", 600, 32);
+  spec.gpus_per_node = spec.nics_per_node = spec.gpus_per_nvlink_domain = 1;
+  spec.topology.name = "mesh";
+  spec.topology.dimensions = {{.size = 600}};
+  const cluster::Cluster mesh = Build(spec);
+  // 300 hosts further on: two links at either end and 300 between routers.
+  EXPECT_THAT(
+      Simulate(mesh, {{0, Make(0, 0, 300, 1)}}).status.message(),
+      HasSubstr("a path of 304 links from node0/gpu0 to node300/gpu0; it counts up to 255"));
+  spec.nodes = spec.nodes_per_leaf = 66'000;
+  spec.topology = {};
+  const cluster::Cluster flat = Build(spec);
+  const auto network = Create("packet");
+  ASSERT_TRUE(network.ok());
+  const std::vector<std::uint32_t> owner(flat.nvlink_domains(), 0);
+  EXPECT_THAT((*network)->SetupLinks(flat, owner, 0).message(),
+              HasSubstr("more than 65,536 links leave leaf0"));
+}
+
 TEST(Rings, KeepOrderAndNumberSetsForget) {
   Ring<int> ring;
   for (int i = 0; i < 100; ++i) {

@@ -15,15 +15,21 @@ bool Local(const cluster::Cluster& cluster, LinkId link) {
 
 }  // namespace
 
-void Paths::Setup(const cluster::Cluster& cluster) {
+Status Paths::Setup(const cluster::Cluster& cluster) {
   *this = Paths();
   cluster_ = &cluster;
   std::vector<std::uint32_t> degree(cluster.vertices(), 0);
   for (const cluster::Link& link : cluster.links()) {
     const std::uint32_t slot = degree[link.from]++;
-    ORRERY_CHECK(slot <= 0xFFFF, "a node of packets has at most 65,536 links");
+    if (slot > 0xFFFF) {
+      return InvalidInput(
+          "network packet: more than 65,536 links leave {}; give the cluster smaller switches "
+          "(cluster.nodes_per_leaf)",
+          cluster.vertex_name(link.from));
+    }
     slot_of_.push_back(static_cast<std::uint16_t>(slot));
   }
+  return {};
 }
 
 Paths::Way Paths::AddFabricPart(std::span<const LinkId> route) {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "orrery/base/status.h"
 #include "orrery/cluster/cluster.h"
 #include "orrery/network/packet/packet.h"
 
@@ -28,14 +29,17 @@ class Paths {
     std::uint8_t hops = 0;                      // 0: not computed
   };
 
-  void Setup(const cluster::Cluster& cluster);
+  static constexpr std::size_t kMostHops = 255;  // of a way: Packet::hop counts them
+  // Fails where a node has more links than Packet::slots can number.
+  Status Setup(const cluster::Cluster& cluster);
   // Before arrays move `settle` is called, so that nobody reads them. All ways of a flow are
   // computed when it is added, where `at_once`: then nothing is written while ways are looked up.
   void Share(std::function<void()> settle, bool at_once) {
     settle_ = std::move(settle);
     at_once_ = at_once;
   }
-  // A flow's number: room for `ways` ways. REQUIRES: the route leaves the host.
+  // A flow's number: room for `ways` ways. REQUIRES: the route leaves the host, by kMostHops links
+  // at most.
   std::uint32_t Add(DeviceId from, DeviceId to, std::uint64_t salt, int ways);
   const Way& way(std::uint32_t flow, std::uint32_t entropy) {
     const Flow& f = flows_[flow];

@@ -5,6 +5,7 @@
 #include "orrery/network/packet/fabric.h"
 
 namespace orrery::network::packet {
+
 // With PFC: counts the packet for its ingress, and pauses that at the threshold. False if even the
 // headroom is full, which it never is.
 bool Fabric::AdmitLossless(Worker* w, Node* node, const Packet& packet, std::uint32_t in) {

@@ -14,24 +14,21 @@ namespace {
 constexpr std::int64_t kBufferPerPort = 1 << 20;
 constexpr int kMostPaths = 256;
 
-// The way between the first and the last GPU.
-Status Measure(const cluster::Cluster& cluster, Settings* s) {
+// Rate, round trip and BDP of the way between the first and the last GPU.
+void Measure(const cluster::Cluster& cluster, Settings* s) {
   std::vector<LinkId> route;
   const DeviceId first(0), last(cluster.devices() - 1);
   cluster.Route(first, last, 0, &route);
-  std::int64_t widest = 0;
   for (const LinkId id : route) {
     const cluster::Link& link = cluster.links()[id.index()];
     if (!cluster.direct() && cluster::IsLocal(link.kind)) continue;
     if (s->nic_Bps == 0) s->nic_Bps = link.bandwidth_Bps;
-    widest = std::max(widest, link.bandwidth_Bps);
     s->base_rtt += 2 * link.latency + TransferTime(s->packet_bytes(), link.bandwidth_Bps) +
                    TransferTime(kControlBytes, link.bandwidth_Bps);
   }
   // One host: no packet will be sent; any rate does.
   if (s->nic_Bps == 0) s->nic_Bps = std::max<std::int64_t>(cluster.spec().nic_Bps, 1'000'000'000);
   s->bdp = static_cast<std::int64_t>(ToSeconds(s->base_rtt) * static_cast<double>(s->nic_Bps));
-  return {};
 }
 
 Result<Balance> FindBalance(std::string_view name) {
@@ -147,7 +144,7 @@ Result<Settings> Resolve(const PacketParameters& p, const cluster::Cluster& clus
                           FindBalance(p.load_balancing.empty() ? own : p.load_balancing));
   s.payload = cluster.spec().nic_mtu_bytes;
   s.header = cluster.spec().nic_header_bytes;
-  ORRERY_RETURN_IF_ERROR(Measure(cluster, &s));
+  Measure(cluster, &s);
   s.paths = p.paths;
   s.cut_through = p.cut_through;
   s.control_first = p.control_first;
@@ -171,18 +168,19 @@ Result<Settings> Resolve(const PacketParameters& p, const cluster::Cluster& clus
   s.selective = control.selective || reorders || s.trimming;
   if (!p.recovery.empty()) s.selective = p.recovery == "selective-repeat";
   s.window = p.window > 0 ? p.window : bytes(control.window_packets, control.window_bdp);
-  s.window = control.credit ? std::max<std::int64_t>(s.window, s.packet_bytes()) : s.window;
-  // With PFC and no window nobody needs to know what has arrived.
+  if (control.credit) s.window = std::max<std::int64_t>(s.window, s.packet_bytes());
   s.rate_window = !p.rate_window.empty() && p.rate_window != "none";
   s.rate_window_varies = p.rate_window == "varying";
   s.parameters = p.control;
+  // With PFC and no window nobody needs to know what has arrived.
   const bool asks = AsksForEach(s.balance);
   const bool silent = control.only_marks && s.pfc && p.window == 0 && !s.rate_window && !asks;
   s.ack_every = p.ack_every.value_or(silent ? 0 : control.ack_every);
   // With PFC nothing is lost, but a window that shrinks may wait for an acknowledgement that its
   // receiver keeps back. Else well above what a full buffer delays.
-  if (!s.pfc || p.rto > 0 || s.ack_every > 1)
+  if (!s.pfc || p.rto > 0 || s.ack_every > 1) {
     s.rto = p.rto > 0 ? p.rto : std::max(kMillisecond, 8 * s.base_rtt);
+  }
   if (s.ack_every == 0) s.rto = 0;
   s.flowlet_gap = p.flowlet_gap > 0 ? p.flowlet_gap : s.base_rtt;
   ORRERY_RETURN_IF_ERROR(Check(p, s));

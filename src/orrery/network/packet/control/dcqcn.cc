@@ -110,8 +110,7 @@ ControlInfo Dcqcn() {
   info.name = "dcqcn";
   info.description =
       "Rates cut by alpha/2 at most once in 50 us when packets come marked, raised by timer and "
-      "byte "
-      "counter (Zhu et al., SIGCOMM'15)";
+      "byte counter (Zhu et al., SIGCOMM'15)";
   info.parameters =
       "rate_ai rate_hai min_rate gain decrease_interval increase_interval fast_recovery";
   info.pfc = info.only_marks = true;

@@ -71,8 +71,7 @@ ControlInfo Dctcp() {
   info.name = "dctcp";
   info.description =
       "A window cut once a round trip by half the smoothed share of marked bytes, else a packet "
-      "more "
-      "(Alizadeh et al., SIGCOMM'10)";
+      "more (Alizadeh et al., SIGCOMM'10)";
   info.parameters = "gain";
   info.selective = true;
   info.ecn = DctcpMarks;

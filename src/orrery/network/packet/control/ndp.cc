@@ -22,8 +22,7 @@ ControlInfo Ndp() {
   info.name = "ndp";
   info.description =
       "A first window at line rate, then a packet for each pull of the receiver; switches trim "
-      "what "
-      "does not fit into eight packets (Handley et al., SIGCOMM'17)";
+      "what does not fit into eight packets (Handley et al., SIGCOMM'17)";
   info.trimming = info.trims_newest = info.selective = info.credit = info.sprays = true;
   info.queue_packets = 8;
   info.window_bdp = 1;
