@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "orrery/base/text.h"
@@ -17,9 +18,6 @@
 
 namespace orrery::engine {
 namespace {
-
-constexpr int kMaxIterations = 5;
-constexpr double kSettled = 1e-4;  // of the period (DESIGN 9)
 
 Status CheckInputs(const Inputs& inputs, const Options& options) {
   const std::size_t ranks = inputs.graph->bindings.size();
@@ -122,7 +120,7 @@ Result<LoopResult> RunUntilSettled(const LoopInputs& base, const network::Backen
     record->jobs = JobRecords(*in.inputs->graph, *in.layout, *run);
     const bool settled = std::all_of(record->jobs.begin(), record->jobs.end(),
                                      [](const JobRecord& j) { return j.settled; });
-    if (fixed || settled || in.iterations >= kMaxIterations) {
+    if (fixed || settled || in.iterations >= kMostIterations) {
       if (in.sink == base.sink) return run;
       in.sink = base.sink;
       return RunOnce(in, backend);
@@ -163,7 +161,7 @@ void FillClasses(const LoopInputs& in, const LoopResult& run, Record* record) {
     c.iteration_time = step;
     c.finish_time = run.ends[r * n + n - 1];
     record->classes.push_back(c);
-    record->fingerprint += s.size * Mix64(run.hashes[r] + 0x0bbe7a1e);
+    record->fingerprint += s.size * RankFingerprint(run.hashes[r]);
   }
 }
 
@@ -196,6 +194,13 @@ void FillProvenance(const graph::Graph& graph, const Layout& layout, Record* rec
 }
 
 }  // namespace
+
+std::string NotSettled(const std::string& job, int iterations) {
+  return fmt::format(
+      "job '{}' had not settled after {} iterations: ranks still drift by more than 0.01 % of the "
+      "step",
+      job, iterations);
+}
 
 void FillPortUse(const cluster::Cluster& cluster, const Layout& layout,
                  std::span<const network::PortStatistics> traffic, Record* record) {
@@ -277,10 +282,7 @@ void WarnOfRun(const Inputs& inputs, const Options& options, const network::Back
           100 * ToSeconds(record->jobs[j].input_wait) / ToSeconds(record->jobs[j].step_time)));
     }
     if (record->jobs[j].settled) continue;
-    record->warnings.push_back(fmt::format(
-        "job '{}' had not settled after {} iterations: ranks still drift by more than 0.01 % of "
-        "the step",
-        inputs.graph->jobs[j].name, record->iterations));
+    record->warnings.push_back(NotSettled(inputs.graph->jobs[j].name, record->iterations));
   }
 }
 
@@ -343,6 +345,30 @@ std::string WhyNotFolded(const Inputs& inputs, const Options& options,
   return {};
 }
 
+// Why the fast machine cannot run the graph; empty: it can. Beyond what makes a graph straight: it
+// has one meeting for each neighbour, direction and tag, so a group call may hold one message each.
+std::string WhyNotFast(const graph::Graph& graph) {
+  std::string why = graph::WhyNotStraight(graph);
+  if (!why.empty()) return why;
+  std::set<std::tuple<graph::Collective, graph::PeerSlot, std::int32_t>> sent;
+  for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
+    const graph::Block& block = graph.blocks[b];
+    std::uint32_t batch = 0;
+    for (const graph::Op& op : block.ops) {
+      const bool comm = op.kind == graph::OpKind::kComm;
+      const std::uint32_t now = comm ? block.comms[op.index].batch : 0;
+      if (now != batch) sent.clear();
+      batch = now;
+      if (batch == 0) continue;
+      const graph::Comm& c = block.comms[op.index];
+      if (sent.emplace(c.collective, c.peer.slot(), c.tag).second) continue;
+      return fmt::format("block {}: a group call has two messages of one tag with one neighbour",
+                         b);
+    }
+  }
+  return {};
+}
+
 // Whether groups whose collectives touch nobody else may take blocks together: not where each rank
 // draws times of its own, nor where they share the links of their hosts.
 bool MayGather(const Inputs& inputs, const Options& options) {
@@ -376,7 +402,7 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
 
   PriceCache own(*inputs.compute, *inputs.planner, options.slowdown);
   PriceCache* prices = cache != nullptr ? cache : &own;
-  if (std::string why = graph::WhyNotStraight(*inputs.graph);
+  if (std::string why = WhyNotFast(*inputs.graph);
       !why.empty() || options.general || !options.job_runs.empty()) {
     ORRERY_ASSIGN_OR_RETURN(Record record, general::Run(inputs, options, *backend, prices, sink));
     record.not_straight_because = std::move(why);

@@ -1,9 +1,8 @@
-// Runs a graph on a cluster: ranks, streams, host, matching; the one main loop.
+// Runs a graph on a cluster: ranks, streams, hosts, and who meets whom.
 //
-// In:  a verified graph, a placement, prices (compute, collective), a network.
-// Out: a Record — times per iteration, the breakdown of the last one, traffic, the fingerprint —
-// and,
-//      for the ranks a Sink asks for, every interval.
+// In: a verified graph, a placement, prices (compute, collective), a network. Out: a Record (times
+// per iteration, the breakdown of the last one, traffic, the fingerprint) and, for the ranks that a
+// Sink asks for, every interval.
 //
 // Cost: one event when a communication starts and one when it ends; a rank's work between two
 // meetings is O(1) however many kernels it has. State per simulated rank is below 1 KB.
@@ -76,7 +75,7 @@ struct Options {
   // Communications whose time the graph has as measured take it once all members have come, on any
   // network, and load none. False: they are priced.
   bool measured_communication = true;
-  int threads = 1;     // partitions of a chunk-grain run
+  int threads = 1;     // of runs over links; results do not depend on it
   int iterations = 0;  // 0: until settled (2 to 5)
   std::uint64_t seed = 1;
   int link_steps = 0;  // of every link's use over time, at most; even; 0: not kept
@@ -200,8 +199,8 @@ struct Inputs {
 class PriceCache;
 
 // A cycle or a missing partner ends with Code::kInfeasible and a report of who waits for whom.
-// A graph that is not straight (graph/verify/straight.h) runs on the general machine
-// (engine/general).
+// A graph that is not straight (graph/verify/straight.h), or whose group calls have two messages of
+// one tag with one neighbour, runs on the general machine (engine/general).
 Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cache = nullptr,
                    Sink* sink = nullptr);
 

@@ -10,7 +10,7 @@
 namespace orrery::engine {
 namespace {
 
-constexpr std::int64_t kWhole = 1024;  // LinkLoad::share of a fluid's own bytes
+constexpr std::int64_t kWhole = network::LinkLoad().share;  // a fluid's own bytes
 
 // Of a fluid that nobody slows.
 SimTime LeastTime(const network::LinkFluid& fluid) {

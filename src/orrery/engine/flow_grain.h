@@ -23,8 +23,11 @@
 // else O(loads).
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "orrery/collective/lowering/flow_grain.h"
@@ -39,7 +42,7 @@ class FlowGrain {
   FlowGrain(const LoopInputs& in, network::Network* network);
 
   struct Binding {
-    std::uint32_t first = 0, fluids = 0;  // into fluids_
+    std::uint32_t first = 0, fluids = 0;  // into templates_
     bool private_path = false;            // a pair's: only links that are the two ends' own
   };
   // A meet under a plan at a cost, with its links to itself.
@@ -66,9 +69,9 @@ class FlowGrain {
   // The fluids of a plan over its members' links, whoever meets in it.
   Binding MakeBinding(const collective::Plan& plan, std::span<const DeviceId> members);
 
-  // Appends the binding's fluids, numbered from 0, and their loads.
-  void AddFluids(const Binding& binding, const collective::Cost& cost,
-                 std::vector<network::LinkFluid>* fluids, std::vector<network::LinkLoad>* loads) {
+  // The binding's fluids, numbered from 0, and their loads.
+  void FluidsOf(const Binding& binding, const collective::Cost& cost,
+                std::vector<network::LinkFluid>* fluids, std::vector<network::LinkLoad>* loads) {
     MakeBatch(binding, cost);
     *fluids = batch_;
     *loads = batch_loads_;

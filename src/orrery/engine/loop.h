@@ -1,9 +1,15 @@
 // The loops behind Run: collectives as fluids, over ports or over links, or lowered to chunks.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
+#include "orrery/base/rng.h"
 #include "orrery/engine/straight/layout.h"
 #include "orrery/network/network.h"
 
@@ -37,6 +43,15 @@ struct LoopInputs {
   bool repeats = false;  // of several jobs those that have ended go on until the last one has
   const LinkSymmetry* symmetry = nullptr;  // of a folded run over links
 };
+
+// A run for which no number of iterations is asked ends once its step has settled: no rank's end
+// moves by more than kSettled of the step from one iteration to the next. Or after kMostIterations.
+inline constexpr int kMostIterations = 5;
+inline constexpr double kSettled = 1e-4;
+std::string NotSettled(const std::string& job, int iterations);  // the warning
+
+// What a rank whose items have this hash adds to the run's fingerprint.
+constexpr std::uint64_t RankFingerprint(std::uint64_t hash) { return Mix64(hash + 0x0bbe7a1e); }
 
 // What ports or links carried, by class, into the record. REQUIRES: its finish time is set.
 void FillPortUse(const cluster::Cluster& cluster, const Layout& layout,

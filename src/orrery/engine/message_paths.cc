@@ -17,7 +17,7 @@ Result<std::unique_ptr<network::Network>> SetUpFluidLinks(const Inputs& inputs) 
 
 void MessagePaths::Add(std::uint32_t number) {
   loads_.clear();
-  for (const LinkId link : routes_.path(number)) loads_.push_back({link, 1024});
+  for (const LinkId link : routes_.path(number)) loads_.push_back({.link = link});
   paths_.push_back(
       {network::PathTime(*inputs_.cluster, routes_.path(number), 0), network_.Know(loads_, 1, 0)});
 }

@@ -36,6 +36,7 @@ class MessagePaths {
     fluid.before = paths_[number].before;
     fluid.known = paths_[number].known;
     fluid.bytes = network::WireBytes(cluster, source, sink, bytes, 0);
+    fluid.connection = network::ConnectionOf(from, to);
     return fluid;
   }
 

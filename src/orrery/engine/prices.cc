@@ -96,7 +96,7 @@ graph::Collective AsPlanned(const graph::Comm& comm) {
       return comm.collective;
   }
 }
-constexpr std::int64_t kBarrierBytes = 4;
+constexpr std::int64_t kBarrierBytes = 4;  // one fp32
 
 }  // namespace
 
@@ -325,6 +325,10 @@ void CloseComm(const BlockPrice& price, Item* item) {
   item->one_way = sends <= 1 && receives <= 1;
 }
 
+double SecondsOf(const collective::Cost& cost) {
+  return ToSeconds(cost.fixed) + ToSeconds(cost.transfer);
+}
+
 // Adds the block up; refuses what takes longer than any run.
 Status AddUp(const graph::Block& block, const cluster::DeviceSpec& device, BlockPrice* price) {
   for (const KernelPrice& kernel : price->kernels) {
@@ -337,18 +341,22 @@ Status AddUp(const graph::Block& block, const cluster::DeviceSpec& device, Block
         graph::Name(block.pass), seconds, device.name, kLongest_s);
   }
   for (const CommPrice& comm : price->comms) {
-    const double seconds = ToSeconds(comm.cost.fixed) + ToSeconds(comm.cost.transfer);
-    price->seconds += seconds;
-    if (seconds < kLongest_s) continue;
-    return InvalidInput(
-        "{} of {} would take {:.2g} s or more, where {:.0f} s (28 h) are the most: see "
-        "cluster.nic_bandwidth, nvlink_bandwidth, pcie_bandwidth and the latencies",
-        graph::Name(comm.comm.collective), HumanBytes(comm.comm.bytes.value), seconds, kLongest_s);
+    price->seconds += SecondsOf(comm.cost);
+    ORRERY_RETURN_IF_ERROR(CheckDuration(comm));
   }
   return {};
 }
 
 }  // namespace
+
+Status CheckDuration(const CommPrice& comm) {
+  const double seconds = SecondsOf(comm.cost);
+  if (seconds < kLongest_s) return {};
+  return InvalidInput(
+      "{} of {} would take {:.2g} s or more, where {:.0f} s (28 h) are the most: see "
+      "cluster.nic_bandwidth, nvlink_bandwidth, pcie_bandwidth and the latencies",
+      graph::Name(comm.comm.collective), HumanBytes(comm.comm.bytes.value), seconds, kLongest_s);
+}
 
 SimTime PriceCache::KernelTime(const graph::Block& block) {
   const auto [at, added] = kernel_times_.try_emplace(block.content_hash);

@@ -113,6 +113,9 @@ struct View {
   friend bool operator==(const View&, const View&) = default;
 };
 
+// Refuses a communication that takes kLongest_s or more.
+Status CheckDuration(const CommPrice& comm);
+
 class PriceCache {
  public:
   // `slowdown`: how kernels slow beside communication; null: the constant model.
@@ -137,7 +140,7 @@ class PriceCache {
 
  private:
   Result<int> PlanId(graph::Collective collective, std::int64_t bytes, std::uint16_t shape,
-                     std::uint16_t communicator, bool copies = false);
+                     std::uint16_t communicator, bool copies);
   Result<int> UnevenPlanId(const graph::Comm& comm, std::uint16_t shape,
                            const graph::Shares& shares);
   int AddPlan(std::uint64_t key, const collective::Plan& plan);

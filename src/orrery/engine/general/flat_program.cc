@@ -1,6 +1,8 @@
 #include "orrery/engine/general/flat_program.h"
 
 #include <algorithm>
+#include <unordered_map>
+#include <vector>
 
 #include "orrery/base/check.h"
 
@@ -17,16 +19,33 @@ using graph::OpKind;
 // What a stream, the host or an event has come to: the nodes that must end before the next begins.
 using Frontier = std::vector<std::uint32_t>;
 
+// Frontiers by number. A program may name any number below 2^31: those of large ones take memory
+// only where they are used.
+class Frontiers {
+ public:
+  // References hold until the next call.
+  Frontier& operator[](std::uint32_t number) {
+    if (number >= kDense) return sparse_[number];
+    if (number >= dense_.size()) dense_.resize(std::size_t{number} + 1);
+    return dense_[number];
+  }
+  // All that were ever asked for.
+  void SetAll(const Frontier& to) {
+    for (Frontier& f : dense_) f = to;
+    for (auto& [number, f] : sparse_) f = to;
+  }
+
+ private:
+  static constexpr std::uint32_t kDense = 1 << 16;
+  std::vector<Frontier> dense_;
+  std::unordered_map<std::uint32_t, Frontier> sparse_;
+};
+
 class Flattener {
  public:
   Flattener(const graph::Graph& graph, const graph::Program& program, int iterations,
             const FlatProgram::Trivial& trivial, FlatProgram* out)
-      : graph_(graph),
-        program_(program),
-        iterations_(iterations),
-        trivial_(trivial),
-        out_(*out),
-        events_(static_cast<std::size_t>(program.events)) {}
+      : graph_(graph), program_(program), iterations_(iterations), trivial_(trivial), out_(*out) {}
 
   void Run() {
     for (int k = 0; k < iterations_; ++k) {
@@ -71,17 +90,15 @@ class Flattener {
     for (const std::uint32_t m : more) {
       if (std::find(into->begin(), into->end(), m) == into->end()) into->push_back(m);
     }
-    if (into->size() <= 8) return;
+    constexpr std::size_t kLongest = 8;
+    if (into->size() <= kLongest) return;
     const std::uint32_t join = NewNode(NodeKind::kJoin, call, Node::kNoOp);
     Lead(*into, join);
     *into = {join};
   }
-  Frontier& stream(std::uint32_t number) {
-    if (number >= streams_.size()) streams_.resize(std::size_t{number} + 1);
-    return streams_[number];
-  }
+  Frontier& stream(std::uint32_t number) { return streams_[number]; }
   Frontier& event(std::int32_t number, const graph::Call& call) {
-    return events_[static_cast<std::size_t>(number == kCallEvent ? call.event : number)];
+    return events_[static_cast<std::uint32_t>(number == kCallEvent ? call.event : number)];
   }
 
   // What every node takes from its operation.
@@ -300,8 +317,8 @@ class Flattener {
       if (!leads[n]) edges_.push_back({n, join});
     }
     first_ = join;
-    for (Frontier& f : streams_) f = {join};
-    for (Frontier& f : events_) f = {join};
+    streams_.SetAll({join});
+    events_.SetAll({join});
     host_ = {join};
     gates_.push_back(join);
   }
@@ -346,7 +363,7 @@ class Flattener {
   const FlatProgram::Trivial& trivial_;
   FlatProgram& out_;
   std::vector<Edge> edges_;
-  std::vector<Frontier> streams_, events_;
+  Frontiers streams_, events_;
   Frontier host_, pace_, before_batch_, batch_after_;
   std::vector<std::uint32_t> node_of_, gates_;
   std::uint32_t first_ = 0, batch_first_ = 0;

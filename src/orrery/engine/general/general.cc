@@ -5,16 +5,12 @@
 #include <map>
 #include <utility>
 
-#include "orrery/base/rng.h"
 #include "orrery/base/text.h"
 #include "orrery/engine/general/machine.h"
 #include "orrery/engine/rank_noise.h"
 
 namespace orrery::engine::general {
 namespace {
-
-constexpr int kMaxIterations = 5;
-constexpr double kSettled = 1e-4;  // of the period (DESIGN 9)
 
 // What the ranks run, for a number of iterations.
 class Programs {
@@ -222,7 +218,7 @@ class Runner {
       record.jobs = JobRecords(graph, *run_.machine, programs_, iterations);
       const bool settled =
           std::ranges::all_of(record.jobs, [](const auto& j) { return j.settled; });
-      if (fixed || settled || iterations >= kMaxIterations) break;
+      if (fixed || settled || iterations >= kMostIterations) break;
     }
     if (!fixed && sink_ != nullptr) ORRERY_RETURN_IF_ERROR(RunFor(iterations, sink_));
     Fill(iterations, &record);
@@ -295,7 +291,7 @@ class Runner {
       c.held_receive = machine.held(r).receive;
       record->finish_time = std::max(record->finish_time, end);
       record->classes.push_back(c);
-      record->fingerprint += Mix64(machine.hash(r) + 0x0bbe7a1e);
+      record->fingerprint += RankFingerprint(machine.hash(r));
     }
     record->messages = {machine.messages(), machine.bytes(), machine.unexpected(),
                         machine.truncated()};
@@ -312,10 +308,7 @@ class Runner {
     }
     for (std::size_t j = 0; j < record->jobs.size(); ++j) {
       if (record->jobs[j].settled) continue;
-      record->warnings.push_back(fmt::format(
-          "job '{}' had not settled after {} iterations: ranks still drift by more than 0.01 % of "
-          "the step",
-          graph.jobs[j].name, iterations));
+      record->warnings.push_back(NotSettled(graph.jobs[j].name, iterations));
     }
     FillProvenance(record);
     FillNetwork(record);

@@ -22,18 +22,10 @@
 // spcl/LogGOPSim applies them. Finish times equal its own where it does not deadlock.
 #include <algorithm>
 
-#include "orrery/base/int128.h"
+#include "orrery/engine/general/loggops.h"
 #include "orrery/engine/general/machine.h"
 
 namespace orrery::engine::general {
-
-// `rate_as`: 10⁻¹⁸ s a byte; a product is rounded up once.
-SimTime Machine::Bytes(std::int64_t size, std::int64_t rate_as) const {
-  if (size <= 1 || rate_as == 0) return 0;
-  const Uint128 as = static_cast<Uint128>(size - 1) * static_cast<Uint128>(rate_as);
-  const Uint128 ps = (as + 999'999) / 1'000'000;
-  return ps > static_cast<Uint128>(kMaxDuration) ? kMaxDuration : static_cast<SimTime>(ps);
-}
 
 // Whether `event`, which cannot have its processor and interface yet, waits behind one that was
 // made before it; else it tries by itself.
@@ -84,7 +76,7 @@ void Machine::JointSend(const Event& event, const Node& n) {
   }
   const network::LogGops& p = in_.loggops;
   const std::int64_t size = AmountOf(event.rank, n);
-  const SimTime gap = Bytes(size, p.G_as), copy = Bytes(size, p.O_as);
+  const SimTime gap = BytesTime(size, p.G_as), copy = BytesTime(size, p.O_as);
   const SimTime held = p.o + copy;
   ranks_[event.rank].held.send += held;
   ++messages_;
@@ -149,8 +141,8 @@ void Machine::JointArrive(const Event& event) {
       return Push(event, own.receive_free);
     }
     const std::int64_t size = AmountOf(event.rank, n);
-    const SimTime gap = Bytes(size, p.G_as);
-    const SimTime held = p.o + std::max(Bytes(size, p.O_as), gap);
+    const SimTime gap = BytesTime(size, p.G_as);
+    const SimTime held = p.o + std::max(BytesTime(size, p.O_as), gap);
     ranks_[to].held.receive += held;
     own.receive_free = event.time + p.g + gap;
     ready = event.time + held;
@@ -158,7 +150,8 @@ void Machine::JointArrive(const Event& event) {
     LeaveLine(event, n, &c, std::max(ready, own.receive_free));
   } else {
     if (own.receive_free > event.time) {
-      return LineUp(event, n, &c) ? void() : Push(event, own.receive_free);
+      if (!LineUp(event, n, &c)) Push(event, own.receive_free);
+      return;
     }
     own.receive_free = ready;
     LeaveLine(event, n, &c, ready);
@@ -183,7 +176,7 @@ void Machine::JointTakeIn(const Event& event) {
   Cpu& c = cpu(event.rank, n.cpu);
   if (!TakeCpu(event, &c)) return;
   const std::int64_t size = AmountOf(event.b, node_of(event.b, event.a));
-  const SimTime held = in_.loggops.o + Bytes(size, in_.loggops.O_as);
+  const SimTime held = in_.loggops.o + BytesTime(size, in_.loggops.O_as);
   ranks_[event.rank].held.receive += held;
   LeaveQueue(event, &c, event.time + held);
   if (size > in_.loggops.S) Finish(event.b, event.a, event.time, event.time + held);

@@ -205,7 +205,10 @@ void Machine::Finish(std::uint32_t r, std::uint32_t node, SimTime start, SimTime
   const std::uint64_t key = Mix64((std::uint64_t{n.call} << 32) + n.op + 0x0b5) | 1;
   rank.hash += key * (kStartWeight * static_cast<std::uint64_t>(start) +
                       kEndWeight * static_cast<std::uint64_t>(end));
-  if (end >= kMaxDuration) too_long_ = true;
+  if (end >= kMaxDuration) {
+    too_long_ = true;
+    return;  // what follows would leave the clock
+  }
   if (--rank.left[k] == 0 && static_cast<int>(k) + 2 == rank.program->iterations) {
     Push(Make(Step::kWindow, r, node), rank.ends[k]);
   }

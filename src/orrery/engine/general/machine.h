@@ -5,10 +5,9 @@
 //   - Nodes that become ready at one instant are taken in the order of rank, kind (sends, receives,
 //     work, …) and place in their program. Who waits for a processor is served in the order in
 //     which it began to wait; who waits for a stream in that stream's order.
-//   - An operation whose end is known when it begins, since nothing can slow it, releases what
-//   waits
-//     for its end at once: a chain of such operations costs no event. Kernels beside communication
-//     are timed by interference class, as the fast machine does (work.h).
+//   - An operation whose end is known when it begins, since nothing can slow it, at once releases
+//     what waits for its end: a chain of such operations costs no event. Kernels beside
+//     communication are timed by interference class, as the fast machine does (work.h).
 //   - A collective's members meet in their order per communicator, messages by MPI's rule
 //     (matching.h). How a communication proceeds is the transport's, or LogGOPS's with joint
 //     endpoints (joint.cc).
@@ -18,6 +17,7 @@
 #pragma once
 
 #include <compare>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <string>
@@ -268,7 +268,11 @@ class Machine {
   void PostSend(const Event& event, const Node& n);
   void PostReceive(const Event& event, const Node& n);
   void Join(std::uint32_t id, std::uint32_t member, SimTime now);
+  void BeginWhoCan(std::uint32_t id, std::uint32_t member, SimTime now);
   void BeginMember(std::uint32_t id, std::uint32_t member, SimTime now);
+  void BeginAccount(std::uint32_t id, std::uint32_t member, SimTime now);
+  void Slow(std::uint32_t id, std::uint32_t member, SimTime now, int delta);
+  std::size_t RoleOf(const Meeting& meeting, std::uint32_t member) const;
   bool Measured(const graph::Comm& comm) const {
     return comm.measured.value >= 0 && in_.options->measured_communication;
   }
@@ -296,7 +300,6 @@ class Machine {
   bool eager(std::int64_t bytes) const { return bytes <= in_.loggops.S; }
 
   // joint.cc
-  SimTime Bytes(std::int64_t size, std::int64_t rate_as) const;
   void JointSend(const Event& event, const Node& n);
   void JointReceive(const Event& event, const Node& n);
   void JointArrive(const Event& event);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "orrery/base/hash.h"
+#include "orrery/engine/general/loggops.h"
 #include "orrery/engine/general/machine.h"
 #include "orrery/engine/straight/deadlock.h"
 
@@ -54,6 +55,8 @@ std::uint32_t Machine::NewMeeting(std::uint32_t rank, const Comm& comm, std::int
   if (Measured(comm)) m.measured = MeasuredTime(rank, comm);
   if (shape != 0 && m.measured < 0) {
     Status s = in_.prices->PriceComm(comm, bytes, shape, group_shape, shares, &m.price);
+    m.price.comm.bytes = {bytes, -1};
+    if (s.ok()) s = CheckDuration(m.price);
     if (!s.ok()) Fail(std::move(s).In(fmt::format("rank {}", rank)));
   }
   m.price.comm = comm;
@@ -104,7 +107,7 @@ void Machine::PostCollective(std::uint32_t rank, std::uint32_t node, const Node&
     other.comm.bytes = {m.bytes, -1};
     return Fail(MismatchReport(RankId(rank), own, &other));
   }
-  m.members[place] = {rank, node, now};
+  m.members[place] = {.rank = rank, .node = node, .posted = now};
   if (m.arrived + 1 == m.members.size()) {
     // The meetings of a communicator become complete in their order.
     group.open.pop_front();
@@ -120,12 +123,36 @@ void Machine::Join(std::uint32_t id, std::uint32_t member, SimTime now) {
   const bool last = m.arrived == m.members.size();
   ranks_[m.members[member].rank].account.Post(now, m.group == kNobody);
   if (last) m.start = now;
-  if (m.measured >= 0) return last ? RunMeasured(id, now) : void();
+  if (m.measured >= 0) {
+    if (last) RunMeasured(id, now);
+    return;
+  }
+  m.members[member].came = true;
   const bool own = transport_->Join(now, id, m, member, last);
   if (own) {
-    BeginMember(id, member, now);
-  } else if (last) {
-    for (std::uint32_t i = 0; i < m.members.size(); ++i) BeginMember(id, i, now);
+    Slow(id, member, now, +1);
+    return BeginWhoCan(id, member, now);
+  }
+  for (std::uint32_t i = 0; last && i < m.members.size(); ++i) BeginMember(id, i, now);
+}
+
+// A member has come of those that begin by themselves: whoever waited for it waits no longer.
+void Machine::BeginWhoCan(std::uint32_t id, std::uint32_t member, SimTime now) {
+  Meeting& m = meetings_[id];
+  const bool last = m.arrived == m.members.size();
+  const auto can = [&](std::uint32_t i) {
+    const Participant& p = m.members[i];
+    if (!p.came || p.began) return false;
+    const collective::WaitsFor partners = transport_->PartnersOf(id, i);
+    if (partners == collective::WaitsFor::kFirst) return m.members[0].came;
+    return last || partners == collective::WaitsFor::kNobody;
+  };
+  if (!last && member != 0) {
+    if (can(member)) BeginAccount(id, member, now);
+    return;
+  }
+  for (std::uint32_t i = 0; i < m.members.size(); ++i) {
+    if (can(i)) BeginAccount(id, i, now);
   }
 }
 
@@ -149,12 +176,26 @@ graph::GroupSlot Machine::RoleOf(const Comm& comm, std::uint32_t rank) const {
 }
 
 void Machine::BeginMember(std::uint32_t id, std::uint32_t member, SimTime now) {
+  BeginAccount(id, member, now);
+  Slow(id, member, now, +1);
+}
+
+void Machine::BeginAccount(std::uint32_t id, std::uint32_t member, SimTime now) {
   Meeting& m = meetings_[id];
-  const Participant& p = m.members[member];
-  const auto role = static_cast<std::size_t>(
-      m.group == kNobody ? RoleOf(m.price.comm, p.rank) : graph_.groups.slot(GroupId(m.group)));
-  ranks_[p.rank].account.Begin(now, role, m.group == kNobody);
-  if (m.price.beside != 0) ChangeClass(p.rank, now, m.price.beside, +1);
+  Participant& p = m.members[member];
+  p.began = true;
+  ranks_[p.rank].account.Begin(now, RoleOf(m, member), m.group == kNobody);
+}
+
+// It begins or ends to slow its member's kernels.
+void Machine::Slow(std::uint32_t id, std::uint32_t member, SimTime now, int delta) {
+  const Meeting& m = meetings_[id];
+  if (m.price.beside != 0) ChangeClass(m.members[member].rank, now, m.price.beside, delta);
+}
+
+std::size_t Machine::RoleOf(const Meeting& m, std::uint32_t member) const {
+  return static_cast<std::size_t>(m.group == kNobody ? RoleOf(m.price.comm, m.members[member].rank)
+                                                     : graph_.groups.slot(GroupId(m.group)));
 }
 
 void Machine::EndMeeting(const Transport::Ended& ended, SimTime now) {
@@ -169,12 +210,9 @@ void Machine::EndMember(std::uint32_t id, std::uint32_t member, SimTime now) {
   Meeting& m = meetings_[id];
   const Participant p = m.members[member];
   const Node& n = node_of(p.rank, p.node);
-  const bool pair = m.group == kNobody;
-  const auto role = static_cast<std::size_t>(pair ? RoleOf(m.price.comm, p.rank)
-                                                  : graph_.groups.slot(GroupId(m.group)));
   const SimTime start = std::max(m.start, p.posted);
-  ranks_[p.rank].account.End(now, role);
-  if (m.price.beside != 0) ChangeClass(p.rank, now, m.price.beside, -1);
+  ranks_[p.rank].account.End(now, RoleOf(m, member));
+  Slow(id, member, now, -1);
   Emit(p.rank, n, p.posted, now, start - p.posted, m.bytes,
        m.price.plan < 0 ? std::string_view()
                         : collective::Name(in_.prices->plan(m.price.plan).protocol));
@@ -267,7 +305,7 @@ void Machine::PostSend(const Event& event, const Node& n) {
   // The processor prepares it, then the network has it.
   Cpu& c = cpu(event.rank, n.cpu);
   if (!TakeCpu(event, &c)) return;
-  const SimTime held = in_.loggops.o + Bytes(size, in_.loggops.O_as);
+  const SimTime held = in_.loggops.o + BytesTime(size, in_.loggops.O_as);
   Started(event.rank, event.node, event.time);
   ranks_[event.rank].held.send += held;
   ranks_[event.rank].account.HostWorks(event.time + held);
@@ -334,7 +372,7 @@ void Machine::ArriveRaw(const Event& event) {
   if (n.cpu != Node::kNone) {
     Cpu& c = cpu(to, n.cpu);
     if (!TakeCpu(event, &c)) return;
-    const SimTime held = in_.loggops.o + Bytes(meetings_[event.b].bytes, in_.loggops.O_as);
+    const SimTime held = in_.loggops.o + BytesTime(meetings_[event.b].bytes, in_.loggops.O_as);
     ranks_[to].held.receive += held;
     ready = event.time + held;
     ranks_[to].account.HostWorks(ready);

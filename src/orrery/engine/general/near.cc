@@ -20,6 +20,7 @@
 #include "orrery/engine/general/machine.h"
 
 namespace orrery::engine::general {
+
 // How long a processor of the rank's host copies `size` bytes from `start` on.
 SimTime Machine::Copy(std::uint32_t rank, std::int64_t size, SimTime start) {
   const network::SharedHosts& p = in_.loggops.hosts;

@@ -19,6 +19,17 @@ Peers::Peers(const graph::Graph& graph) : graph_(graph), places_(graph.groups.si
     }
     std::sort(places_[g].begin(), places_[g].end());
   }
+  std::size_t ranks = 0;
+  for (const graph::JobInfo& job : graph.jobs) {
+    first_of_job_.push_back(ranks);
+    ranks += job.ranks;
+  }
+  rank_of_.assign(ranks, kNobody);
+  for (std::uint32_t r = 0; r < graph.bindings.size(); ++r) {
+    const graph::Binding& b = graph.bindings[r];
+    if (b.logical_rank >= graph.jobs[b.job.index()].ranks) continue;
+    rank_of_[first_of_job_[b.job.index()] + b.logical_rank] = r;
+  }
 }
 
 std::uint32_t Peers::PlaceOf(GroupId group, std::uint32_t rank) const {
@@ -54,10 +65,8 @@ std::uint32_t Peers::Of(std::uint32_t rank, const graph::Comm& comm) const {
     }
     case PeerKind::kColumn: {
       const std::int64_t logical = graph_.number(b, {1, comm.peer.value});
-      // Ranks of a job stand one after the other.
-      const std::int64_t peer = rank - std::int64_t{b.logical_rank} + logical;
       if (logical >= 0 && logical < graph_.jobs[b.job.index()].ranks) {
-        return static_cast<std::uint32_t>(peer);
+        return rank_of_[first_of_job_[b.job.index()] + static_cast<std::size_t>(logical)];
       }
       if (logical == -1) return kAny;
       break;

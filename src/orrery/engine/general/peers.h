@@ -1,7 +1,8 @@
-// Whom a message meets: graph::Peer, resolved for a rank. O(log members) a message, 8 bytes a
-// member of a group whose ranks are not consecutive.
+// Whom a message meets: graph::Peer, resolved for a rank. O(log members) a message, 4 bytes a
+// rank, 8 a member of a group whose ranks are not consecutive.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -24,6 +25,8 @@ class Peers {
 
  private:
   const graph::Graph& graph_;
+  std::vector<std::size_t> first_of_job_;  // by job: where its ranks stand in rank_of_
+  std::vector<std::uint32_t> rank_of_;     // by job and number in it
   // By group: its ranks in ascending order with their places; empty where they are consecutive.
   std::vector<std::vector<std::pair<RankId, std::uint32_t>>> places_;
 };

@@ -1,6 +1,9 @@
 #include "orrery/engine/general/transport.h"
 
 #include <algorithm>
+#include <array>
+
+#include "orrery/network/connections.h"
 
 namespace orrery::engine::general {
 namespace {
@@ -29,6 +32,7 @@ class FluidTransport final : public Transport {
       }
     }
     fluid.loads = static_cast<std::uint32_t>(loads_.size());
+    if (m.raw && !IsNext(now, m, fluid)) return false;
     network_->Start(now, {&fluid, 1}, loads_);
     return false;
   }
@@ -36,7 +40,10 @@ class FluidTransport final : public Transport {
   SimTime AdvanceUntil(SimTime t, std::vector<Ended>* ended) override {
     done_.clear();
     const SimTime now = network_->AdvanceUntil(t, &done_);
-    for (const network::Completion& c : done_) ended->push_back({c.id, kNobody});
+    for (const network::Completion& c : done_) {
+      ended->push_back({c.id, kNobody});
+      StartNext(now, c.id);
+    }
     events_ += done_.size();
     return now;
   }
@@ -72,8 +79,36 @@ class FluidTransport final : public Transport {
     if (nic_in > 0) loads_.push_back({r.nic_port + 1, 1, nic_in});
   }
 
+  // Raw messages of a pair of ranks go in order: one waits for those before it, while what it takes
+  // before its bytes goes on.
+  bool IsNext(SimTime now, const Meeting& m, const network::Fluid& fluid) {
+    order_.Add(network::ConnectionOf(m.members[0].rank, m.members[1].rank), fluid.id);
+    if (order_.MayEnter(fluid.id)) return true;
+    if (held_.size() <= fluid.id) held_.resize(std::size_t{fluid.id} + 1);
+    Held& held = held_[fluid.id];
+    held.fluid = fluid;
+    held.posted = now;
+    std::ranges::copy(loads_, held.loads.begin());
+    return false;
+  }
+  void StartNext(SimTime now, std::uint32_t id) {
+    order_.Leave(id, now);
+    for (network::FlightId next = 0; order_.TakeFreed(&next);) {
+      Held& held = held_[next];
+      held.fluid.fixed = std::max<SimTime>(held.posted + held.fluid.fixed - now, 0);
+      network_->Start(now, {&held.fluid, 1}, {held.loads.data(), held.fluid.loads});
+    }
+  }
+
+  struct Held {
+    network::Fluid fluid;
+    SimTime posted = 0;
+    std::array<network::PortLoad, 2> loads;  // of its sender and its receiver
+  };
   const TransportInputs in_;
   std::unique_ptr<network::Network> network_;
+  network::Connections order_;
+  std::vector<Held> held_;  // by meeting
   std::vector<network::PortLoad> loads_;
   std::vector<network::Completion> done_;
   std::uint64_t events_ = 0;

@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "orrery/collective/lowering/lowering.h"
 #include "orrery/engine/loop.h"
 #include "orrery/engine/prices.h"
 
@@ -22,6 +23,8 @@ namespace orrery::engine::general {
 struct Participant {
   std::uint32_t rank = 0, node = 0;
   SimTime posted = 0;
+  bool came = false;
+  bool began = false;  // and so have those whom it waits for
 };
 
 // A communication from its first arrival to its end.
@@ -48,6 +51,10 @@ class Transport {
   // it rather than with the last arrival.
   virtual bool Join(SimTime now, std::uint32_t id, const Meeting& meeting, std::uint32_t member,
                     bool last) = 0;
+  // Whom a member whose part began with it cannot end without.
+  virtual collective::WaitsFor PartnersOf(std::uint32_t /*id*/, std::uint32_t /*member*/) const {
+    return collective::WaitsFor::kAll;
+  }
   virtual SimTime next_time() = 0;
   // Advances to the first time <= t at which something ends, and returns it; or to t.
   virtual SimTime AdvanceUntil(SimTime t, std::vector<Ended>* ended) = 0;

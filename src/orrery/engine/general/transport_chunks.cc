@@ -1,9 +1,11 @@
 // Communications as the steps of their lowered schedules (collective/lowering/lowering.h says how
 // they run).
 #include <algorithm>
+#include <array>
 #include <map>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "orrery/base/hash.h"
 #include "orrery/cluster/salts.h"
@@ -26,22 +28,26 @@ class ChunkTransport final : public Transport {
   bool Join(SimTime now, std::uint32_t id, const Meeting& m, std::uint32_t member,
             bool last) override {
     if (m.raw) {
-      if (last)
-        Depart(now, Flying{kNobody, 0, id}, DeviceOf(m, 0), DeviceOf(m, 1), m.bytes, 0,
-               m.members[0].rank);
+      if (!last) return false;
+      Depart(now, Flying{kNobody, 0, id}, DeviceOf(m, 0), DeviceOf(m, 1), m.bytes, 0,
+             m.members[0].rank);
       return false;
     }
     if (under_way_.size() <= id) under_way_.resize(std::size_t{id} + 1);
-    if (m.arrived == 1) under_way_[id] = {BoundOf(m), std::vector<std::uint32_t>(m.members.size())};
-    const Bound* bound = under_way_[id].bound;
-    const SimTime begin = now + bound->schedule->setup();
-    for (int lane = 0; lane < bound->schedule->lanes(); ++lane) {
-      const std::uint32_t l = NewLane();
-      lanes_[l] = {bound, id, member, lane, 0, bound->schedule->At(member, lane, 0)};
-      ++under_way_[id].left[member];
-      queue_.Push({begin, sequence_++, What::kTry, l, 0});
+    if (m.arrived == 1) {
+      under_way_[id] = {BoundOf(m), std::vector<std::uint32_t>(m.members.size()), nullptr};
+      if (m.group != kNobody) under_way_[id].turns = &turns_[m.group];
     }
+    if (Turns* turns = under_way_[id].turns; turns != nullptr) {
+      turns->resize(m.members.size());
+      (*turns)[member].push_back(id);
+      if ((*turns)[member].size() > 1) return true;
+    }
+    StartLanes(now, id, member);
     return true;
+  }
+  collective::WaitsFor PartnersOf(std::uint32_t id, std::uint32_t member) const override {
+    return under_way_[id].bound->partners[member == 0 ? 0 : 1];
   }
   SimTime next_time() override { return std::min(queue_.NextTime(), network_->next_time()); }
   SimTime AdvanceUntil(SimTime t, std::vector<Ended>* ended) override {
@@ -83,6 +89,10 @@ class ChunkTransport final : public Transport {
     std::int64_t bytes = 0;
     friend bool operator<(const Event& a, const Event& b) { return a.sequence < b.sequence; }
   };
+  // Lanes that wait for one thing, in the order in which they came: a list through Lane::next.
+  struct Waiters {
+    std::uint32_t first = kNone, last = kNone;
+  };
   // A directed connection of a communicator; it outlives the collectives that use it.
   struct Wire {
     DeviceId from, to;
@@ -92,11 +102,12 @@ class ChunkTransport final : public Transport {
     std::int32_t credits = 0, ready = 0;
     std::uint32_t sent = 0, landed = 0;  // messages
     std::uint32_t queue_pairs = 1;
-    std::uint32_t sender_waits = kNone, receiver_waits = kNone;  // lanes
+    Waiters senders, receivers;  // several where messages of one pair overlap
   };
   struct Bound {
     std::unique_ptr<collective::Schedule> schedule;
-    std::vector<std::uint32_t> wire;  // by connection
+    std::vector<std::uint32_t> wire;                 // by connection
+    std::array<collective::WaitsFor, 2> partners{};  // of the first member, of the others
   };
   struct Lane {
     const Bound* bound = nullptr;
@@ -104,15 +115,31 @@ class ChunkTransport final : public Transport {
     int number = 0;
     std::uint64_t index = 0;
     collective::Step step;
+    std::uint32_t next = kNone;  // behind it among Waiters
   };
+  // By member of a communicator: the collectives that it has come to and not ended, in order. It
+  // runs one at a time, as NCCL does: lanes of two would hold each other's credits for ever.
+  using Turns = std::vector<std::vector<std::uint32_t>>;
   struct UnderWay {
     const Bound* bound = nullptr;
     std::vector<std::uint32_t> left;  // lanes, by member
+    Turns* turns = nullptr;           // null: a message
   };
   struct Flying {
     std::uint32_t wire = kNone, number = 0;  // of the wire's messages
     std::uint32_t raw = 0;                   // without a wire: the meeting
   };
+
+  void StartLanes(SimTime now, std::uint32_t id, std::uint32_t member) {
+    const Bound* bound = under_way_[id].bound;
+    const SimTime begin = now + bound->schedule->setup();
+    for (int lane = 0; lane < bound->schedule->lanes(); ++lane) {
+      const std::uint32_t l = NewLane();
+      lanes_[l] = {bound, id, member, lane, 0, bound->schedule->At(member, lane, 0), kNone};
+      ++under_way_[id].left[member];
+      queue_.Push({begin, sequence_++, What::kTry, l, 0});
+    }
+  }
 
   DeviceId DeviceOf(const Meeting& m, std::size_t member) const {
     return in_.inputs->placement->device[m.members[member].rank];
@@ -134,6 +161,9 @@ class ChunkTransport final : public Transport {
     for (const collective::Connection& c : bound->schedule->connections()) {
       bound->wire.push_back(WireOf(communicator, m, c, plan, bound->schedule->credits()));
     }
+    const std::int64_t credits = bound->schedule->credits();
+    bound->partners = {bound->schedule->PartnersOf(0, credits),
+                       bound->schedule->PartnersOf(1, credits)};
     return bound.get();
   }
   std::uint32_t WireOf(std::uint64_t communicator, const Meeting& m,
@@ -186,12 +216,20 @@ class ChunkTransport final : public Transport {
       case What::kCredit: {
         Wire& w = wires_[e.who];
         ++w.credits;
-        if (w.sender_waits != kNone) TryStep(std::exchange(w.sender_waits, kNone));
+        while (w.credits > 0 && w.senders.first != kNone) TryStep(TakeWaiter(&w.senders));
         return;
       }
     }
   }
 
+  void AddWaiter(std::uint32_t l, Waiters* list) {
+    lanes_[l].next = kNone;
+    (list->first == kNone ? list->first : lanes_[list->last].next) = l;
+    list->last = l;
+  }
+  std::uint32_t TakeWaiter(Waiters* list) {
+    return std::exchange(list->first, lanes_[list->first].next);
+  }
   Wire* WireAt(const Lane& lane, std::int32_t connection) {
     if (connection < 0) return nullptr;
     return &wires_[lane.bound->wire[static_cast<std::size_t>(connection)]];
@@ -204,12 +242,10 @@ class ChunkTransport final : public Transport {
     Wire* in = WireAt(lane, lane.step.recv_connection);
     Wire* out = WireAt(lane, lane.step.send_connection);
     if (in != nullptr && in->ready == 0) {
-      in->receiver_waits = l;
-      return;
+      return AddWaiter(l, &in->receivers);
     }
     if (out != nullptr && out->credits == 0) {
-      out->sender_waits = l;
-      return;
+      return AddWaiter(l, &out->senders);
     }
     if (in != nullptr) --in->ready;
     if (out != nullptr) --out->credits;
@@ -231,10 +267,14 @@ class ChunkTransport final : public Transport {
     TryStep(l);
   }
   void EndLane(std::uint32_t l) {
-    const Lane& lane = lanes_[l];
+    const std::uint32_t id = lanes_[l].meeting, member = lanes_[l].member;
     free_lanes_.push_back(l);
-    if (--under_way_[lane.meeting].left[lane.member] > 0) return;
-    ended_->push_back({lane.meeting, lane.member});
+    if (--under_way_[id].left[member] > 0) return;
+    ended_->push_back({id, member});
+    if (under_way_[id].turns == nullptr) return;
+    std::vector<std::uint32_t>& turn = (*under_way_[id].turns)[member];
+    turn.erase(turn.begin());
+    if (!turn.empty()) StartLanes(now_, turn.front(), member);
   }
 
   void Depart(SimTime now, const Flying& message, DeviceId from, DeviceId to, std::int64_t bytes,
@@ -255,7 +295,12 @@ class ChunkTransport final : public Transport {
         .creator = creator,
         .salt = salt,
         .priority = runs.empty() ? std::uint8_t{0}
-                                 : runs[in_.inputs->graph->bindings[creator].job.index()].priority};
+                                 : runs[in_.inputs->graph->bindings[creator].job.index()].priority,
+        // Of a wire one for each queue pair; raw messages of a rank to a GPU share one.
+        .connection = message.wire == kNone
+                          ? network::ConnectionOf(creator, to.value)
+                          : network::ConnectionOfWire(
+                                message.wire, message.number % wires_[message.wire].queue_pairs)};
     network_->Start(now, {&t, 1});
   }
   // Of the first time until `time` that has any.
@@ -293,7 +338,7 @@ class ChunkTransport final : public Transport {
       early_.erase(next);
       ++w.landed;
       ++w.ready;
-      if (w.receiver_waits != kNone) TryStep(std::exchange(w.receiver_waits, kNone));
+      while (w.ready > 0 && w.receivers.first != kNone) TryStep(TakeWaiter(&w.receivers));
     }
   }
 
@@ -309,8 +354,9 @@ class ChunkTransport final : public Transport {
   std::vector<Wire> wires_;
   std::vector<Lane> lanes_;
   std::vector<std::uint32_t> free_lanes_;
-  std::vector<UnderWay> under_way_;  // by meeting
-  std::vector<Flying> flying_;       // by flight
+  std::vector<UnderWay> under_way_;                 // by meeting
+  std::unordered_map<std::uint32_t, Turns> turns_;  // by group
+  std::vector<Flying> flying_;                      // by flight
   std::vector<network::FlightId> free_;
   std::vector<Flying> early_, arrived_;
   const int threads_;

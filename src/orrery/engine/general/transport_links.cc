@@ -23,12 +23,11 @@ class LinkFluidTransport final : public Transport {
 
   bool Join(SimTime now, std::uint32_t id, const Meeting& m, std::uint32_t, bool last) override {
     if (!last) return false;
-    batch_.clear();
-    loads_.clear();
     if (m.raw) {
-      batch_.push_back(paths_.Of(m.members[0].rank, m.members[1].rank, m.bytes));
+      loads_.clear();
+      batch_.assign(1, paths_.Of(m.members[0].rank, m.members[1].rank, m.bytes));
     } else {
-      grain_->AddFluids(BindingOf(m), m.price.cost, &batch_, &loads_);
+      grain_->FluidsOf(BindingOf(m), m.price.cost, &batch_, &loads_);
     }
     if (pending_.size() <= id) pending_.resize(std::size_t{id} + 1, 0);
     pending_[id] = static_cast<std::uint32_t>(batch_.size());

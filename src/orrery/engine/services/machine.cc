@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "orrery/base/check.h"
-#include "orrery/base/int128.h"
 #include "orrery/base/rng.h"
 #include "orrery/base/text.h"
 #include "orrery/engine/general/flat_program.h"
+#include "orrery/engine/general/loggops.h"
 #include "orrery/engine/loop.h"
 #include "orrery/engine/straight/inline_block.h"
 
@@ -328,11 +328,7 @@ void Machine::Begin(const Event& event) {
 
 // Of a processor by a message: o, and O for every byte but the first.
 SimTime Machine::HeldFor(std::int64_t bytes) const {
-  if (bytes <= 1 || loggops_.O_as == 0) return loggops_.o;
-  const Uint128 as = static_cast<Uint128>(bytes - 1) * static_cast<Uint128>(loggops_.O_as);
-  const Uint128 ps = (as + 999'999) / 1'000'000;
-  return loggops_.o +
-         (ps > static_cast<Uint128>(kMaxDuration) ? kMaxDuration : static_cast<SimTime>(ps));
+  return loggops_.o + general::BytesTime(bytes, loggops_.O_as);
 }
 
 void Machine::Send(const Event& event) {
@@ -401,7 +397,11 @@ void Machine::Land(std::uint32_t flight, SimTime now, bool last) {
   if (!eager(send.amount)) host_of(l, f.node).account.Fly(now, kRole, -1);
   Event event = Make(Step::kMessage, f.live, f.node);
   event.since = now;
-  last ? Next(event, now, now) : Push(event, now);
+  if (last) {
+    Next(event, now, now);
+  } else {
+    Push(event, now);
+  }
 }
 
 void Machine::Message(const Event& event) {
@@ -469,7 +469,7 @@ void Machine::Fill(Record* record) {
     c.held_send = host.send;
     c.held_receive = host.receive;
     record->classes.push_back(c);
-    record->fingerprint += Mix64(host.hash + 0x0bbe7a1e);
+    record->fingerprint += RankFingerprint(host.hash);
   }
   record->ranks = record->ranks_simulated = services_.ranks;
   record->iterations = 1;

@@ -1,6 +1,5 @@
 #include "orrery/engine/services/services.h"
 
-#include "orrery/base/text.h"
 #include "orrery/engine/services/machine.h"
 
 namespace orrery::engine::services {

@@ -123,10 +123,15 @@ class Chunks {
 
   void Send(std::uint32_t wire, std::int64_t bytes) {
     Wire& w = wiring_.wires[wire];
-    const std::uint64_t salt =
-        w.queue_pairs == 1 ? w.salt : w.salt + cluster::QueuePair(0, w.sent % w.queue_pairs);
-    const network::Transfer t{Depart(wire), wiring_.device(w.from),  wiring_.device(w.to),
-                              bytes,        wiring_.creator(w.from), salt};
+    const std::uint32_t pair = w.sent % w.queue_pairs;
+    const network::Transfer t{
+        .id = Depart(wire),
+        .from = wiring_.device(w.from),
+        .to = wiring_.device(w.to),
+        .bytes = bytes,
+        .creator = wiring_.creator(w.from),
+        .salt = w.queue_pairs == 1 ? w.salt : w.salt + cluster::QueuePair(0, pair),
+        .connection = network::ConnectionOfWire(wire, pair)};
     network_->Start(now_, {&t, 1});
   }
 

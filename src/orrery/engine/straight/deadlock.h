@@ -1,7 +1,8 @@
 // The reports of runs that cannot go on: who waits for whom.
 #pragma once
 
-#include <string>
+#include <utility>
+#include <vector>
 
 #include "orrery/engine/straight/machine.h"
 
@@ -10,8 +11,9 @@ namespace orrery::engine {
 inline constexpr std::size_t kShownInDeadlock = 8;
 
 struct Waiting {
-  std::uint32_t rank = 0;             // simulated
-  const BlockPrice* block = nullptr;  // of the communication it stands in; null: see `why`
+  std::uint32_t rank = 0;  // simulated
+  const BlockPrice* block =
+      nullptr;  // of the communication it stands in; null: it waits for an event
   std::uint32_t item = 0, call = 0;
   std::vector<std::uint32_t> missing;  // ranks that have not come; of the first kShownInDeadlock
 };

@@ -18,7 +18,9 @@ struct InFlight {
 
 class InlineCourse {
  public:
-  InlineCourse(SimTime launch, BlockPrice* price) : launch_(launch), price_(price) {}
+  // `group`: that all of the block's communications meet, if it has any.
+  InlineCourse(graph::GroupSlot group, SimTime launch, BlockPrice* price)
+      : group_(group), launch_(launch), price_(price) {}
 
   // False where the block cannot be inlined after all.
   bool Run() {
@@ -122,7 +124,7 @@ class InlineCourse {
                                 [&](const InFlight& x) { return x.event == item.event; });
     if (f == flights_.end()) return false;  // recorded elsewhere
     if (f->end > t_) {
-      price_->parts[static_cast<std::size_t>(Part::kExposed) + static_cast<std::size_t>(group)] +=
+      price_->parts[static_cast<std::size_t>(Part::kExposed) + static_cast<std::size_t>(group_)] +=
           f->end - t_;
       t_ = f->end;
     }
@@ -134,11 +136,8 @@ class InlineCourse {
     return true;
   }
 
- public:
-  graph::GroupSlot group = graph::GroupSlot::kTp;
-
- private:
-  SimTime launch_;
+  const graph::GroupSlot group_;
+  const SimTime launch_;
   BlockPrice* price_;
   SimTime t_ = 0, issued_ = 0, lag_ = 0, free_ = 0;
   std::vector<InFlight> flights_;
@@ -178,13 +177,11 @@ bool MayInline(const View& view, const BlockPrice& price, graph::GroupSlot* slot
 }  // namespace
 
 void InlineBlock(const View& view, SimTime launch, BlockPrice* price) {
-  InlineCourse course(launch, price);
   graph::GroupSlot group = graph::GroupSlot::kCount;
   price->inlinable = MayInline(view, *price, &group);
   if (price->inlinable) {
     price->meets = group;
-    course.group = group;
-    price->inlinable = course.Run();
+    price->inlinable = InlineCourse(group, launch, price).Run();
   }
   if (!price->inlinable) {
     price->m = price->o = 0;

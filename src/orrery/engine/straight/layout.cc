@@ -272,7 +272,6 @@ class Builder {
     const std::int64_t peer = spec.peers_over_pcie() ? std::max(spec.nvlink_Bps, spec.pcie_Bps)
                                                      : spec.nvlink_reached_Bps();
     capacity.assign(2 * layout_.ranks.size(), std::max<std::int64_t>(peer, 1));
-    layout_.first_nic_port = static_cast<std::uint32_t>(capacity.size());
     std::vector<std::uint32_t> port(cluster_.nics(), kNobody);
     for (std::size_t i = 0; i < layout_.ranks.size(); ++i) {
       SimRank& s = layout_.ranks[i];

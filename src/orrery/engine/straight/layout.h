@@ -1,6 +1,6 @@
 // Who is simulated: every rank, or one rank for each class of ranks that provably behave alike.
 //
-// Folding is the coarsest equitable partition over ranks, groups and shared NICs (DESIGN 2): start
+// Folding is the coarsest equitable partition over ranks, groups and shared NICs: start
 // from (job, program, speed, delay), refine by the colours of the groups behind a rank's slots, of
 // its peers and of its NIC, until nothing splits. Members of a class then see equal arrivals at
 // every meeting, so one stands for all; a NIC port carries as many copies of a class's flow as it
@@ -63,7 +63,6 @@ struct Layout {
   std::vector<std::int64_t> port_capacity_Bps;
   int streams = 1;       // of a rank, compute (0) among them
   bool gathers = false;  // groups of one variant take blocks together (BlockPrice::meets)
-  std::uint32_t first_nic_port = 0;
   // Where GPUs share a PCIe tree: a port for each of its links from first_pcie_port on, in the
   // order of the cluster's (Cluster::first_pcie_link()).
   std::uint32_t first_pcie_port = kNobody;

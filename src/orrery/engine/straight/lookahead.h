@@ -11,6 +11,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "orrery/engine/straight/layout.h"
@@ -34,7 +37,7 @@ class Lookahead {
     if (call >= p.calls.size()) return 0;
     const Call& c = p.calls[call];
     const Block& b = p.blocks[c.block];
-    if (b.items.empty()) return p.calls[call].after;
+    if (b.items.empty()) return c.after;
     SimTime time = b.items[item].work;
     if (b.items[item].ends) return Shorten(time);
     const SimTime layers = c.repeat - layer - 1;

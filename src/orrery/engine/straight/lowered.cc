@@ -11,6 +11,7 @@
 
 #include "orrery/base/threads.h"
 #include "orrery/engine/loop.h"
+#include "orrery/engine/straight/arrivals.h"
 #include "orrery/engine/straight/chunks.h"
 #include "orrery/engine/straight/courses.h"
 #include "orrery/engine/straight/deadlock.h"
@@ -26,12 +27,14 @@ class LoweredLoop : public Machine<LoweredLoop>, public Chunks<LoweredLoop> {
  public:
   LoweredLoop(const LoopInputs& in, const MachineOptions& options, Tracer* tracer, Wiring* wiring,
               const Secluded* secluded, std::span<const std::uint32_t> partition_of,
-              std::uint32_t self, std::unique_ptr<network::Network> network,
-              std::unique_ptr<network::Network> links)
+              std::uint32_t self, std::span<const std::vector<std::uint32_t>> partitions_of,
+              std::unique_ptr<network::Network> network, std::unique_ptr<network::Network> links)
       : Machine(*in.inputs->graph, *in.layout, options, tracer),
         Chunks(wiring, std::move(network)),
         partition_of_(partition_of),
         self_(self),
+        partitions_of_(partitions_of),
+        arrivals_(*in.layout, partition_of, self),
         lanes_(in.layout->ranks.size() * static_cast<std::size_t>(in.layout->streams)),
         left_(in.layout->ranks.size() * static_cast<std::size_t>(in.layout->streams)),
         secluded_(*secluded) {
@@ -55,6 +58,8 @@ class LoweredLoop : public Machine<LoweredLoop>, public Chunks<LoweredLoop> {
   // What crosses partitions; the driver carries it between windows.
   std::vector<std::vector<Credit>> credits_out;  // by partition
   std::vector<network::RemoteHop> hops_out;
+  std::vector<std::vector<Arrived>> arrivals_out;  // by partition
+  void Hear(const Arrived& a) { arrivals_.Hear(a); }
   void CollectHops() { network_->TakeRemote(&hops_out); }
   std::uint64_t events() const {
     return events_run_ + (courses_ != nullptr ? courses_->events() : 0);
@@ -96,8 +101,7 @@ class LoweredLoop : public Machine<LoweredLoop>, public Chunks<LoweredLoop> {
       case What::kGather:
         return Decide(static_cast<std::uint32_t>(e.key));
       case What::kCourseEnd: {
-        const int s = static_cast<int>(e.key);
-        return OnPartEnd(e.rank, s, stream(e.rank, s).arrival, now_, 1);
+        return EndPart(e.rank, static_cast<int>(e.key), 0);
       }
       default:
         return TakeChunk(e);
@@ -107,7 +111,36 @@ class LoweredLoop : public Machine<LoweredLoop>, public Chunks<LoweredLoop> {
   // The communication at the head of a stream begins on this rank.
   void Prepare(std::uint32_t r, int s) {
     OnStart(r, s, now_);
+    NoteArrivals(r, s);
     if (!Gather(r, s)) Expand(r, s, now_);
+  }
+
+  void NoteArrivals(std::uint32_t r, int s) {
+    const StreamState& q = stream(r, s);
+    const Item& item = head(q);
+    for (std::uint32_t i = 0; i < item.count; ++i) {
+      const Place at = PlaceOf(r, q.block->comms[item.first + i]);
+      if (at.bound == nullptr) continue;
+      const Arrived a = arrivals_.Come(at.meet, at.member, now_);
+      if (partitions_of_.empty()) continue;
+      for (const std::uint32_t p : partitions_of_[at.meet]) {
+        if (p != self_) arrivals_out[p].push_back(a);
+      }
+    }
+  }
+
+  // Where the rank stands in a communication.
+  struct Place {
+    std::uint32_t meet = kNobody, member = 0;
+    const Bound* bound = nullptr;  // null: nobody is behind the slot
+  };
+  Place PlaceOf(std::uint32_t r, const CommPrice& comm) const {
+    if (comm.plan < 0) return {};
+    const std::uint32_t meet = MeetOf(layout_.ranks[r], comm.comm);
+    const Bound* bound = wiring_.Find(meet, comm.plan);
+    if (bound == nullptr) return {};
+    const bool receives = comm.comm.collective == graph::Collective::kRecv;
+    return {meet, wiring_.MemberOf(meet, r, receives), bound};
   }
 
   // Its lanes start after its set-up.
@@ -119,13 +152,8 @@ class LoweredLoop : public Machine<LoweredLoop>, public Chunks<LoweredLoop> {
     auto& left = left_[slot(r, s)];
     left.assign(item.count, 0);
     for (std::uint32_t i = 0; i < item.count; ++i) {
-      const CommPrice& comm = q.block->comms[item.first + i];
-      if (comm.plan < 0) continue;
-      const std::uint32_t meet = MeetOf(layout_.ranks[r], comm.comm);
-      const Bound* bound = wiring_.Find(meet, comm.plan);
-      if (bound == nullptr) continue;  // nobody behind the slot: the deadlock report names it
-      const bool receives = comm.comm.collective == graph::Collective::kRecv;
-      const std::uint32_t member = wiring_.MemberOf(meet, r, receives);
+      const auto [meet, member, bound] = PlaceOf(r, q.block->comms[item.first + i]);
+      if (bound == nullptr) continue;  // the deadlock report names it
       const SimTime begin = arrival + bound->schedule->setup();
       for (int lane = 0; lane < bound->schedule->lanes(); ++lane) {
         const LaneRef ref{r, static_cast<std::uint8_t>(s), static_cast<std::uint8_t>(i),
@@ -215,16 +243,13 @@ class LoweredLoop : public Machine<LoweredLoop>, public Chunks<LoweredLoop> {
   // All members stand still in it, with nothing else of theirs on its links, and these are quiet.
   bool MayTakeCourse(std::uint32_t meet, const Gathering& g) const {
     const Secluded::Meet& group = *secluded_.Find(meet);
-    const auto foreign = [&](std::uint32_t r, const BlockPrice& block, const Item& item) {
-      for (std::uint32_t i = 0; i < item.count; ++i) {
-        const std::uint32_t other = MeetOf(layout_.ranks[r], block.comms[item.first + i].comm);
-        if (std::ranges::binary_search(group.meets, other)) return false;
-      }
-      return true;
-    };
     for (const std::uint32_t r : g.ranks) {
       const auto apart = [&](const BlockPrice& block, const Item& item) {
-        return foreign(r, block, item);
+        for (std::uint32_t i = 0; i < item.count; ++i) {
+          const std::uint32_t other = MeetOf(layout_.ranks[r], block.comms[item.first + i].comm);
+          if (std::ranges::binary_search(group.meets, other)) return false;
+        }
+        return true;
       };
       if (!StandsIn(r, g.stream) || !AllOthers(r, g.stream, apart)) return false;
     }
@@ -244,17 +269,26 @@ class LoweredLoop : public Machine<LoweredLoop>, public Chunks<LoweredLoop> {
 
   void EndLane(const LaneRef& ref) {
     auto& left = left_[slot(ref.rank, ref.stream)];
-    if (--left[ref.part] > 0) return;
-    const StreamState& q = stream(ref.rank, ref.stream);
-    const CommPrice& comm = q.block->comms[head(q).first + ref.part];
+    if (--left[ref.part] == 0) EndPart(ref.rank, ref.stream, ref.part);
+  }
+
+  // The rank's own part of a communication is over.
+  void EndPart(std::uint32_t r, int s, std::uint32_t part) {
+    const StreamState& q = stream(r, s);
+    const CommPrice& comm = q.block->comms[head(q).first + part];
     std::uint64_t part_key = 1;
     if (comm.comm.collective == graph::Collective::kSend) part_key = Mix64(comm.digest) | 1;
     if (comm.comm.collective == graph::Collective::kRecv) part_key = Mix64(comm.digest + 1) | 1;
-    OnPartEnd(ref.rank, ref.stream, q.arrival, now_, part_key);
+    const Place at = PlaceOf(r, comm);
+    const SimTime met =
+        arrivals_.End(at.meet, at.member, at.bound->partners[at.member == 0 ? 0 : 1]);
+    OnPartEnd(r, s, q.arrival, std::max(q.arrival, met), now_, part_key);
   }
 
   std::span<const std::uint32_t> partition_of_;  // by simulated rank
   std::uint32_t self_;
+  std::span<const std::vector<std::uint32_t>> partitions_of_;  // by meet; empty: there is one
+  Arrivals arrivals_;
   std::vector<std::vector<Lane>> lanes_;          // by rank and stream
   std::vector<std::vector<std::uint32_t>> left_;  // lanes left, by part
   const Secluded& secluded_;
@@ -327,6 +361,7 @@ class Driver {
       owner_.push_back(domain_owner_[cluster.nvlink_domain(wiring_.device(r))]);
     }
     const MachineOptions options = OptionsOf(in_);
+    if (n > 1) FindPartitionsOfMeets();
     const std::vector<std::uint32_t> one_owner(domains, 0);
     for (std::uint32_t p = 0; p < n; ++p) {
       tracers_.push_back(
@@ -345,11 +380,21 @@ class Driver {
         ORRERY_RETURN_IF_ERROR(links->SetupLinks(cluster, one_owner, 0));
       }
       loops_.push_back(std::make_unique<LoweredLoop>(in_, options, tracers_.back().get(), &wiring_,
-                                                     &secluded_, owner_, p, std::move(network),
-                                                     std::move(links)));
+                                                     &secluded_, owner_, p, partitions_of_,
+                                                     std::move(network), std::move(links)));
       loops_.back()->credits_out.resize(n);
+      loops_.back()->arrivals_out.resize(n);
     }
     return {};
+  }
+
+  void FindPartitionsOfMeets() {
+    for (std::uint32_t id = 0; id < in_.layout->meets.size(); ++id) {
+      auto& list = partitions_of_.emplace_back();
+      for (const std::uint32_t m : in_.layout->members(id)) list.push_back(owner_[m]);
+      std::ranges::sort(list);
+      list.erase(std::unique(list.begin(), list.end()), list.end());
+    }
   }
 
   // Each window: everyone runs to the same end, then what crossed is carried over. Windows that
@@ -431,6 +476,8 @@ class Driver {
       for (std::size_t to = 0; to < loops_.size(); ++to) {
         for (const auto& credit : from->credits_out[to]) loops_[to]->AcceptCredit(credit);
         from->credits_out[to].clear();
+        for (const Arrived& a : from->arrivals_out[to]) loops_[to]->Hear(a);
+        from->arrivals_out[to].clear();
       }
     }
   }
@@ -511,6 +558,7 @@ class Driver {
   std::size_t threads_ = 1;
   int network_threads_ = 1;
   std::vector<std::uint32_t> domain_owner_, owner_;
+  std::vector<std::vector<std::uint32_t>> partitions_of_;  // by meet; empty where there is one
   std::vector<std::unique_ptr<Tracer>> tracers_;
   std::vector<std::unique_ptr<LoweredLoop>> loops_;
   SimTime lookahead_ = kNever;

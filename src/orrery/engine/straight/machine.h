@@ -1,12 +1,15 @@
 // One rank's execution: the rules of graph.h's semantics, apart from how communication proceeds.
 //
-// A Machine holds the state of all simulated ranks and steps one rank until it must wait. The loop
-// that owns it (closed form or chunk grain) is its base: it says how a posted communication goes on
-// and keeps the event queue. What a Loop provides:
-//   void Post(rank, stream, arrival)      the communication at the stream's head may proceed from
-//   then void Wake(rank, time, version)        call OnWake(rank, version) at `time`
-//   bool Gather(rank, meet, able)         where kGathers: the rank stands before a block that the
-//                                         meet's members may take together; true: it waits for them
+// A Machine holds the state of all simulated ranks and steps one rank until it must wait. A loop
+// (closed form, flow or lowered) derives from it, says how a posted communication goes on, and
+// keeps the event queue. What a Loop provides:
+//   void Post(rank, stream, arrival)
+//       The communication at the stream's head may proceed from `arrival` on.
+//   void Wake(rank, time, version)
+//       Call OnWake(rank, version) at `time`.
+//   bool Gather(rank, meet, able)
+//       Where kGathers: the rank stands before a block that the meet's members may take together.
+//       True: it waits for them.
 //
 // How far a rank runs ahead. While nothing that could slow its kernels is outstanding (busy == 0),
 // all later times are final: it runs through work, and posts communications in its future, without
@@ -16,8 +19,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
+#include <limits>
+#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "orrery/engine/loop.h"
@@ -248,6 +253,11 @@ class Machine {
   // A part of the communication at the head of a stream ended; `part_key` names the part.
   void OnPartEnd(std::uint32_t r, int stream_index, SimTime start, SimTime end,
                  std::uint64_t part_key) {
+    OnPartEnd(r, stream_index, start, start, end, part_key);
+  }
+  // As above, of a part that began before the partners were there, at `met`, that it waited for.
+  void OnPartEnd(std::uint32_t r, int stream_index, SimTime start, SimTime met, SimTime end,
+                 std::uint64_t part_key) {
     StreamState& q = stream(r, stream_index);
     if (q.iteration < options_.iterations) {
       const std::uint64_t key = head(q).key * part_key;
@@ -257,9 +267,9 @@ class Machine {
       Note(r, q.call, q.layer, value, key * (kStartWeight + kEndWeight));
     }
     // Of parts that end at one instant the one that began last, in whatever order they are told.
-    if (end > q.free || (end == q.free && start > q.start)) {
+    if (end > q.free || (end == q.free && met > q.start)) {
       q.free = end;
-      q.start = start;
+      q.start = met;
     }
     if (--q.pending == 0) EndCommunication(r, stream_index);
   }

@@ -188,7 +188,7 @@ void Machine<Loop>::EndWork(std::uint32_t r) {
   NextItem(s, in, repeat);
 }
 
-// Jitter at the end of a stretch (DESIGN 2): round(GPU-bound sum · jitter · u), drawn by the key
+// Jitter at the end of a stretch: round(GPU-bound sum · jitter · u), drawn by the key
 // (seed, job, logical rank, iteration, op at its end); never more than the last piece of work gives
 // back.
 template <class Loop>

@@ -67,7 +67,6 @@ class HashNotes {
     first_ = first;
     notes_.clear();
   }
-  std::uint32_t first() const { return first_; }
   void Add(std::uint32_t call, std::uint64_t value, std::uint64_t growth) {
     if (call < first_) return;  // of the next iteration: the stretch is none to repeat
     const std::size_t at = call - first_;

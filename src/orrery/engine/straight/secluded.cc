@@ -47,10 +47,10 @@ Secluded::Secluded(const LoopInputs& in, const Wiring& wiring) {
     }
     SortUnique(&meet.wires);
     const auto members = layout.members(m);
-    meet.yes = std::ranges::all_of(meet.wires, [&](std::uint32_t w) {
+    meet.secluded = std::ranges::all_of(meet.wires, [&](std::uint32_t w) {
       return std::ranges::find(members, wiring.wires[w].from) != members.end();
     });
-    if (!meet.yes) {
+    if (!meet.secluded) {
       meet = Meet();
       continue;
     }

@@ -20,7 +20,7 @@ class Secluded {
     std::vector<std::uint32_t> links;
     std::vector<std::uint32_t> wires;  // all that cross one of them
     std::vector<std::uint32_t> meets;  // that these belong to, itself among them; sorted
-    bool yes = false;
+    bool secluded = false;
   };
 
   // Nobody is secluded.
@@ -29,7 +29,7 @@ class Secluded {
 
   // Null: it is not secluded.
   const Meet* Find(std::uint32_t meet) const {
-    return meet < meets_.size() && meets_[meet].yes ? &meets_[meet] : nullptr;
+    return meet < meets_.size() && meets_[meet].secluded ? &meets_[meet] : nullptr;
   }
 
  private:

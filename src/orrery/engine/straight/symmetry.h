@@ -12,6 +12,8 @@
 // Cost: O(loads of all fluids) a round, a handful of rounds.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <unordered_map>
 #include <vector>
 

@@ -32,7 +32,7 @@ void Tracer::Emit(std::uint32_t r, Sink::Interval interval) {
 
 std::int16_t Tracer::LayerOf(const graph::Block& block, const graph::Call& call,
                              std::uint32_t repeat) {
-  const int step = block.pass == graph::Pass::kBackward ? -1 : 1;
+  const int step = graph::IsBackward(block.pass) ? -1 : 1;
   return static_cast<std::int16_t>(call.first_layer + step * static_cast<int>(repeat));
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -51,6 +52,8 @@ struct Wire {
 struct Bound {
   const collective::Schedule* schedule = nullptr;
   std::vector<std::uint32_t> wire;  // by connection of the schedule
+  // Whom the first member cannot end without, and whom the others.
+  std::array<collective::WaitsFor, 2> partners{};
 };
 
 class Wiring {
@@ -118,6 +121,11 @@ class Wiring {
             static_cast<std::uint32_t>(in_.prices->plan(plan).queue_pairs);
       }
     }
+    std::int64_t credits = 0;
+    for (const std::uint32_t id : b.wire) {
+      credits = std::max<std::int64_t>(credits, wires[id].all_credits);
+    }
+    b.partners = {schedule->PartnersOf(0, credits), schedule->PartnersOf(1, credits)};
     schedules_.push_back(std::move(schedule));
   }
 
