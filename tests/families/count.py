@@ -20,6 +20,18 @@ SAME = {
     "bailing_moe_v2": ("sarvam_moe", {"num_experts": "n_routed_experts", "num_shared_experts": "n_shared_experts"}),
 }
 
+# Parts of a model that are not its layers of text, and a pooler, which pre-training does not use.
+BESIDE = ("image_encoder", "visual_projection", "vqmodel", "pooler")
+
+# Models of text that only their wrappers build.
+TEXTS = {
+    "deepseek_ocr2_text": ("deepseek_ocr2", "DeepseekOcr2TextModel"),
+    "emu3_text_model": ("emu3", "Emu3TextModel"),
+    "granite4_vision_text": ("granite4_vision", "Granite4VisionTextModel"),
+    "mistral_large4_text": ("mistral_large4", "MistralLarge4TextModel"),
+    "paddleocr_vl_text": ("paddleocr_vl", "PaddleOCRTextModel"),
+    "step3p5": ("step3p7", "Step3p7TextModel"),
+}
 
 # Encoders of images that are a part of a wrapper, and what in them is not counted.
 TOWERS = {
@@ -52,6 +64,13 @@ def count_tower(config):
     return sum(p.numel() for key, p in built.named_parameters() if not any(part in key for part in left_out))
 
 
+def text_model(config):
+    if config.model_type not in TEXTS:
+        return transformers.AutoModel.from_config(config)
+    folder, name = TEXTS[config.model_type]
+    return getattr(importlib.import_module(f"transformers.models.{folder}.modeling_{folder}"), name)(config)
+
+
 def count(config):
     config = dict(config)
     if config["model_type"] in TOWERS:
@@ -77,10 +96,12 @@ def count(config):
         if parsed.is_encoder_decoder and not config.get("tie_word_embeddings", True):
             output = parsed.vocab_size * parsed.d_model  # T5's class ties all; checkpoints have both tables
         if model is None:  # a text model that only its wrapper puts an output layer on
-            model = transformers.AutoModel.from_config(parsed)
+            model = text_model(parsed)
             tied = getattr(parsed, "tie_word_embeddings", False)
             output = 0 if tied else parsed.vocab_size * parsed.hidden_size
-    return output + sum(p.numel() for p in {id(p): p for p in model.parameters()}.values())
+    trained = {id(p): p for name, p in model.named_parameters()  # a computed position is not
+               if p.requires_grad and not any(part in name for part in BESIDE)}
+    return output + sum(p.numel() for p in trained.values())
 
 
 def main():

@@ -1,4 +1,4 @@
-// Kernel → duration, each with its birth certificate.
+// Kernel → duration, each with where it came from (Provenance) and how far off it may be.
 //
 // A chain of providers answers in order: measured (exact), interpolated (between measured), scaled
 // (a measured GPU's time times the ratio of the bound that holds there, SimAI's CP-Model),
@@ -11,7 +11,7 @@
 // 2,500 rows of one series; nothing is cached here.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -12,6 +12,7 @@ constexpr Constant kConstants[] = {
     {"kMacsPerClock[volta]", kFact, kMacsPerClock[0], 512, 512, "1/clock/SM", "dense 16-bit multiply-adds", "NVIDIA V100 architecture white paper"},
     {"kMacsPerClock[ampere]", kFact, kMacsPerClock[1], 1024, 1024, "1/clock/SM", "dense 16-bit multiply-adds", "NVIDIA A100 architecture white paper"},
     {"kMacsPerClock[hopper]", kFact, kMacsPerClock[2], 2048, 2048, "1/clock/SM", "dense 16-bit multiply-adds", "NVIDIA H100 architecture white paper"},
+    {"kMacsPerClock[blackwell]", kFact, kMacsPerClock[3], 4096, 4096, "1/clock/SM", "dense 16-bit multiply-adds", "B200 data sheet: 2.25 PFLOP/s over 148 SMs at 1.85 GHz"},
     {"kReferencePower[volta]", kFact, kReferencePower_W[0], 300, 300, "W", "limit of the SXM board, to which a GEMM's sustained rate belongs", "NVIDIA V100 data sheet"},
     {"kReferencePower[ampere]", kFact, kReferencePower_W[1], 400, 400, "W", "the same", "NVIDIA A100 data sheet"},
     {"kReferencePower[hopper]", kFact, kReferencePower_W[2], 700, 700, "W", "the same", "NVIDIA H100 data sheet"},
@@ -28,7 +29,6 @@ constexpr Constant kConstants[] = {
     {"kReferenceFp8_flops[ampere]", kFact, kReferenceFp8_flops[1], 624e12, 624e12, "FLOP/s", "the same, and its peak in int8", "NVIDIA A100 data sheet"},
     {"kReferenceFp8_flops[hopper]", kFact, kReferenceFp8_flops[2], 1978.9e12, 1978.9e12, "FLOP/s", "dense 8-bit peak of that board", "NVIDIA H100 data sheet"},
     {"kReferenceFp8_flops[blackwell]", kFact, kReferenceFp8_flops[3], 4500e12, 4500e12, "FLOP/s", "the same", "NVIDIA HGX B200 data sheet"},
-    {"kMacsPerClock[blackwell]", kFact, kMacsPerClock[3], 4096, 4096, "1/clock/SM", "dense 16-bit multiply-adds", "B200 data sheet: 2.25 PFLOP/s over 148 SMs at 1.85 GHz"},
     {"kL2BytesPerClock", kFact, kL2BytesPerClock, 64, 64, "B/clock/SM", "L2 read port of an SM", "NVIDIA A100 white paper: 5,120 B/clock in all; same port since Volta"},
     {"kExpPerClock", kFact, kExpPerClock, 16, 16, "1/clock/SM", "exponentials of the special-function units, unless the device says more", "CUDA programming guide, arithmetic throughput table"},
     {"kFp4PerFp8", kFact, kFp4PerFp8, 2, 2, "", "fp4 multiply-adds per fp8 multiply-add", "NVIDIA B200 and GB200 data sheets"},
@@ -60,6 +60,8 @@ constexpr Constant kConstants[] = {
     {"kCausalRate", kModel, kCausalRate, 0.85, 0.98, "", "rate with a causal mask relative to without, same visited blocks", "FlashAttention-2/-3 papers at 16k"},
 
     {"kDecayClocks", kModel, kDecayClocks, 0.45, 0.55, "clocks of an SM", "a decay of a state-space scan with its product, in mamba_ssm's Triton kernels", "tilelang's benchmark/mamba2: mamba_ssm 2.2.6's chunk scan at 90 to 110 TFLOP/s on H800"},
+    {"kDequantizeClocks", kModel, kDequantizeClocks, 0.25, 0.30, "clocks of an SM", "a 4-bit weight looked up and scaled (bitsandbytes 0.50, kDequantizeBlockwise)", "data/measured/h200/quantized.csv, nf4_dequantize: of 234,881,024 to 16,777,216 weights, launches included"},
+    {"kBlockwiseUpdateClocks", kModel, kBlockwiseUpdateClocks, 3.3, 3.6, "clocks of an SM", "a moment of an 8-bit optimizer (bitsandbytes 0.50, kOptimizerStatic8bit2StateBlockwise)", "data/measured/h200/quantized.csv, adamw_8bit of 58,720,256 parameters and more"},
 
     {"kL2Rate", kModel, kL2Rate, 0.30, 0.65, "of L2 ports", "achieved L2 bandwidth of a streaming kernel", "microbenchmarks: A100 about 4, H100 about 5.5 TB/s"},
     {"kL2Usable", kModel, kL2Usable, 0.30, 0.80, "of L2", "part of the L2 that keeps a kernel's operands for the next one", "two partitions; A100 and H100 cache-residency tests"},

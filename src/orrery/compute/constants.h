@@ -21,8 +21,7 @@ inline constexpr std::size_t kArchs = 4;
 constexpr std::size_t Index(cluster::Arch arch) { return static_cast<std::size_t>(arch); }
 using ByArch = std::array<double, kArchs>;  // Volta, Ampere, Hopper, Blackwell
 
-// Facts. Dense 16-bit multiply-adds per clock and SM; bytes an SM reads from L2 per clock; the
-// special-function unit's exponentials per clock and SM.
+// Facts. Dense 16-bit multiply-adds per clock and SM.
 inline constexpr ByArch kMacsPerClock = {512, 1024, 2048, 4096};
 // The SXM boards to which sustained rates belong: power limit, SMs, dense 16-bit peak.
 inline constexpr ByArch kReferencePower_W = {300, 400, 700, 1000};
@@ -30,8 +29,8 @@ inline constexpr ByArch kReferenceSms = {80, 108, 132, 148};
 inline constexpr ByArch kReferenceFp16_flops = {125e12, 312e12, 989.4e12, 2250e12};
 // Volta and Ampere: twice the 16-bit peak, as of devices priced as theirs that have fp8 (Ada).
 inline constexpr ByArch kReferenceFp8_flops = {250e12, 624e12, 1978.9e12, 4500e12};
-inline constexpr double kL2BytesPerClock = 64;
-inline constexpr double kExpPerClock = 16;
+inline constexpr double kL2BytesPerClock = 64;  // that an SM reads
+inline constexpr double kExpPerClock = 16;      // per SM, by the special-function units
 inline constexpr double kFp4PerFp8 = 2;
 
 // GEMM.

@@ -39,6 +39,21 @@ double AtItsPower(const cluster::DeviceSpec& device, double rate, double referen
   return std::min(kMostOfPeak, rate * reference / peak * std::sqrt(boards));
 }
 
+// What a large 16-bit GEMM sustains of the reference board's peak.
+double GemmRate16(cluster::Arch arch, const constants::Set& known) {
+  switch (arch) {
+    case cluster::Arch::kVolta:
+      return kGemmRate16Volta;
+    case cluster::Arch::kAmpere:
+      return known[constants::kGemmRate16Ampere];
+    case cluster::Arch::kHopper:
+      return known[constants::kGemmRate16Hopper];
+    case cluster::Arch::kBlackwell:
+      return known[constants::kGemmRate16Blackwell];
+  }
+  return kGemmRate16Volta;
+}
+
 }  // namespace
 
 Result<DeviceRates> DeviceRates::Make(const cluster::DeviceSpec& device) {
@@ -65,6 +80,8 @@ Result<DeviceRates> DeviceRates::Make(const cluster::DeviceSpec& device) {
   const double fp8 = device.fp8_flops > 0 ? device.fp8_flops : device.fp16_flops;
   const bool has_fp4 = device.arch == cluster::Arch::kBlackwell && device.fp8_flops > 0;
   const double fp4 = !has_fp4 ? fp8 : device.fp4_flops > 0 ? device.fp4_flops : kFp4PerFp8 * fp8;
+  // In DType's order, as `rates` below.
+  static_assert(kDTypes == 9);
   r.peak_flops = {device.fp32_flops, tf32, device.fp16_flops,
                   device.fp16_flops, fp8,  fp4,
                   device.fp32_flops, fp8,  device.int8_flops > 0 ? device.int8_flops : fp8};
@@ -72,11 +89,7 @@ Result<DeviceRates> DeviceRates::Make(const cluster::DeviceSpec& device) {
   const auto sustained16 = [&](double rate, double peak_of_16, double peak) {
     return AtItsPower(device, rate, peak_of_16 * kReferenceFp16_flops[arch], peak);
   };
-  const double gemm16 = device.arch == cluster::Arch::kVolta ? kGemmRate16Volta
-                        : device.arch == cluster::Arch::kAmpere
-                            ? known[constants::kGemmRate16Ampere]
-                        : blackwell ? known[constants::kGemmRate16Blackwell]
-                                    : known[constants::kGemmRate16Hopper];
+  const double gemm16 = GemmRate16(device.arch, known);
   const double rate16 = sustained16(gemm16, 1, device.fp16_flops);
   const double rate_fp16 =
       device.arch == cluster::Arch::kAmpere

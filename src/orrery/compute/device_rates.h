@@ -7,7 +7,6 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 
 #include "orrery/base/status.h"
 #include "orrery/cluster/cluster.h"

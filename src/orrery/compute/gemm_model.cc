@@ -46,7 +46,6 @@ struct GemmSize {
   double reference;     // 1 / g of a 256x128 tile
   double l2_Bps_per_sm;
   double write_s, read_s;  // an element of C by one SM of all; read where it is added to
-  cluster::Arch arch;
 };
 
 // Seconds for the busiest SM with `tile` and `splits`, without memory bound.
@@ -61,8 +60,8 @@ double ComputeTime(const Gemm& g, const DeviceRates& d, const GemmSize& s, Tile 
   const double epilogue = area * (splits > 1 ? 4 / s.l2_Bps_per_sm : s.write_s + s.read_s);
   const double beside = g.kind == graph::GemmKind::kPiece ? kPieceStreams : 1;
   const double count = std::ceil(beside * tiles * static_cast<double>(splits) / d.sms) / beside;
-  double time = s.arch >= cluster::Arch::kBlackwell ? count * main + epilogue + kMemoryLatency_s
-                : s.arch == cluster::Arch::kHopper  ? count * (main + epilogue) + kMemoryLatency_s
+  double time = d.arch >= cluster::Arch::kBlackwell ? count * main + epilogue + kMemoryLatency_s
+                : d.arch == cluster::Arch::kHopper  ? count * (main + epilogue) + kMemoryLatency_s
                                                     : count * (main + epilogue + kMemoryLatency_s);
   if (splits > 1) {
     const double elements =
@@ -107,7 +106,6 @@ ModelTime GemmTime(const Gemm& g, const DeviceRates& d) {
   s.write_s = c_bytes / s.l2_Bps_per_sm;
   const double hbm_Bps_per_sm = d.hbm_Bps * d.constants[constants::kStreamRate] / d.sms;
   s.read_s = g.accumulate ? c_bytes / std::min(s.l2_Bps_per_sm, hbm_Bps_per_sm) : 0;
-  s.arch = d.arch;
   Tile chosen = kTiles[0];
   double chosen_tiles = 1;
   best.compute_s = 1e30;

@@ -1,5 +1,7 @@
 #include "orrery/compute/measured_csv.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <set>
 #include <utility>

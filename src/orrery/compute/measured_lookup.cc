@@ -19,10 +19,9 @@ using graph::MemoryOp;
 constexpr std::size_t kNeighbours = 4;
 constexpr double kNearest = 0.5;  // (2-1)²/(2·1): a factor 2 in one size
 
-// Fields of 8 to 32 bits, first argument highest.
-std::uint64_t Pack(std::uint64_t kind, std::uint64_t a, std::uint64_t b, std::uint64_t c,
-                   std::uint64_t wide) {
-  return kind << 56 | a << 48 | b << 40 | c << 32 | (wide & 0xFFFFFFFFu);
+// Three fields of 8 bits and one of 32, the first argument highest.
+std::uint64_t Pack(std::uint64_t kind, std::uint64_t a, std::uint64_t b, std::uint64_t wide) {
+  return kind << 56 | a << 48 | b << 40 | (wide & 0xFFFFFFFFu);
 }
 
 // Whether a kernel's time depends on its row length, not on the number of elements alone.
@@ -60,7 +59,7 @@ struct KeyVisitor {
     const auto layout = g.dtype == graph::DType::kFp8 ? graph::GemmLayout::kNT : g.layout;
     return SampleKey{
         .series = Pack(1, static_cast<std::uint64_t>(g.dtype), static_cast<std::uint64_t>(layout),
-                       0, static_cast<std::uint64_t>(g.batch)),
+                       static_cast<std::uint64_t>(g.batch)),
         .shape = {g.k, g.n, g.m},
         .detail = static_cast<std::uint64_t>(g.out_dtype) * 2 + g.accumulate};
   }
@@ -69,7 +68,7 @@ struct KeyVisitor {
     if (!Usable({a.batch, a.heads, a.kv_heads, a.seq_q, a.seq_kv, a.head_dim})) return {};
     const std::uint64_t kernel = static_cast<std::uint64_t>(a.kernel) * 4 +
                                  (a.pass == graph::Pass::kForward ? 2 : 0) + (a.causal ? 1 : 0);
-    return SampleKey{.series = Pack(2, static_cast<std::uint64_t>(a.dtype), kernel, 0,
+    return SampleKey{.series = Pack(2, static_cast<std::uint64_t>(a.dtype), kernel,
                                     static_cast<std::uint64_t>(a.head_dim)),
                      .shape = {a.seq_q, a.seq_kv, a.batch * a.heads},
                      .detail = static_cast<std::uint64_t>(a.heads) << 32 |
@@ -81,7 +80,7 @@ struct KeyVisitor {
     const double bytes = static_cast<double>(m.bytes_read) + static_cast<double>(m.bytes_written);
     const double half_bytes = std::min(2 * bytes / elements + 0.5, 65535.0);
     return SampleKey{
-        .series = Pack(3, static_cast<std::uint64_t>(m.op), static_cast<std::uint64_t>(m.pass), 0,
+        .series = Pack(3, static_cast<std::uint64_t>(m.op), static_cast<std::uint64_t>(m.pass),
                        static_cast<std::uint64_t>(half_bytes)),
         .shape = RowsMatter(m.op) ? Shape{m.rows, m.cols, 1} : Shape{m.rows * m.cols, 1, 1}};
   }

@@ -2,11 +2,10 @@
 //
 // Samples lie in one flat array sorted by (series, shape). A series is all that must be equal (kind
 // of kernel, types, layout, pass, mask, head size, groups); a shape is three sizes that may differ.
-//   GEMM          series: dtype, layout, groups           shape: k, n, m
-//   attention     series: kernel, pass, mask, dtype, d    shape: s_q, s_kv, b·h
-//   memory-bound  series: operation, pass, half-bytes per element   shape: elements, or rows and
-//   cols
-//                 where the row length matters
+//   GEMM          series: dtype, layout, groups                    shape: k, n, m
+//   attention     series: kernel, pass, mask, dtype, d             shape: s_q, s_kv, b·h
+//   memory-bound  series: operation, pass, half-bytes per element  shape: elements; where the
+//                                                                  row length matters rows, cols
 //
 // Exact: the shape itself (attention: with b, h and kv_heads). Interpolated: the model's time times
 // the mean of measured/modelled over the nearest samples, weighted by 1/d², d² = Σ (a-b)²/(a·b)

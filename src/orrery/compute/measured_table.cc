@@ -4,11 +4,9 @@
 #include <sqlite3.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <system_error>
-#include <utility>
 
 #include "orrery/compute/measured_csv.h"
 
@@ -90,7 +88,24 @@ Status CreateTables(sqlite3* db, const std::string& path) {
   return Execute(db, path, sql);
 }
 
-// The path of a source, for messages.
+// Columns of the row that a statement stands at, by position.
+class Row {
+ public:
+  explicit Row(sqlite3_stmt* s) : s_(s) {}
+  std::int64_t Int(int i) const { return sqlite3_column_int64(s_, i); }
+  double Float(int i) const { return sqlite3_column_double(s_, i); }
+  std::string_view Text(int i) const {
+    const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(s_, i));
+    return text == nullptr
+               ? std::string_view()
+               : std::string_view(text, static_cast<std::size_t>(sqlite3_column_bytes(s_, i)));
+  }
+
+ private:
+  sqlite3_stmt* s_;
+};
+
+// The file that has the row already, for messages.
 std::string SourceOfRow(sqlite3* db, const std::string& path, const MeasuredFile& file,
                         const std::vector<Cell>& row) {
   std::string sql =
@@ -107,7 +122,7 @@ std::string SourceOfRow(sqlite3* db, const std::string& path, const MeasuredFile
     if (file.schema->columns[i].key) Bind(statement->get(), index++, row[i]);
   }
   if (sqlite3_step(statement->get()) != SQLITE_ROW) return "another file";
-  return reinterpret_cast<const char*>(sqlite3_column_text(statement->get(), 0));
+  return std::string(Row(statement->get()).Text(0));
 }
 
 Status InsertFile(sqlite3* db, const std::string& path, const MeasuredFile& file, std::int64_t id) {
@@ -140,23 +155,6 @@ Status InsertFile(sqlite3* db, const std::string& path, const MeasuredFile& file
   }
   return {};
 }
-
-// Columns of a row by position, after gpu and source are left out.
-class Row {
- public:
-  explicit Row(sqlite3_stmt* s) : s_(s) {}
-  std::int64_t Int(int i) const { return sqlite3_column_int64(s_, i); }
-  double Float(int i) const { return sqlite3_column_double(s_, i); }
-  std::string_view Text(int i) const {
-    const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(s_, i));
-    return text == nullptr
-               ? std::string_view()
-               : std::string_view(text, static_cast<std::size_t>(sqlite3_column_bytes(s_, i)));
-  }
-
- private:
-  sqlite3_stmt* s_;
-};
 
 // False for types that no kernel of the graph has (fp8_split).
 bool ParseDType(std::string_view text, DType* type) {

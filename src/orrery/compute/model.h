@@ -1,7 +1,6 @@
 // The last provider of the chain: any kernel from its shape, and the host's share of launching it.
 #pragma once
 
-#include "orrery/base/time.h"
 #include "orrery/compute/device_rates.h"
 #include "orrery/graph/kernel.h"
 
@@ -12,8 +11,8 @@ ModelTime Model(const graph::Kernel& kernel, const DeviceRates& device);
 // Relative standard deviation: that of the kind of kernel, wider for the fixed part of small
 // kernels.
 double ModelSpread(const graph::Kernel& kernel, const ModelTime& time);
-// Host time of one launch through eager PyTorch on the reference host (that of H100 systems,
-// cluster/presets.cc).
+// Seconds of the host for one launch through eager PyTorch, on the host whose cpu_relative_speed is
+// 1 (data/clusters.yaml).
 double HostIssue(const graph::Kernel& kernel);
 
 }  // namespace orrery::compute

@@ -1,8 +1,10 @@
 #include "orrery/constants/constants.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <iterator>
 
 #include "orrery/base/hash.h"
 

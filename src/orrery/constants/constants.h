@@ -7,13 +7,11 @@
 // beside the code that reads them.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "orrery/base/status.h"
 #include "orrery/constants/set.h"
@@ -24,12 +22,12 @@ enum Id : std::uint8_t {
 #include "orrery_constants_ids.inc"
   kCount
 };
-static_assert(kCount <= 60, "at most 60 fitted constants");
+static_assert(kCount <= kMost, "a Set holds kMost values");
 
 struct Definition {
   std::string_view name;
-  double prior, low, high, spread;
-  double fitted, fitted_spread;
+  double prior, low, high, spread;  // in `unit`; spread: one standard deviation
+  double fitted, fitted_spread;     // what the fit made of prior and spread
   std::string_view unit;
   // What a run must have for the constant to matter, words of Scope; empty: any run.
   std::string_view scope;

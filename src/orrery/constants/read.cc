@@ -1,5 +1,10 @@
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <charconv>
 #include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "orrery/base/file.h"

@@ -11,13 +11,14 @@
 
 namespace orrery::constants {
 
-inline constexpr std::size_t kMost = 64;
+inline constexpr std::size_t kMost = 64;  // constants; those of the table are fewer
 
 class Set {
  public:
-  Set();                // a priori
+  Set();                // the a-priori values
   static Set Fitted();  // what job files and tables are predicted with
-  // As Fitted, but refitted without that source of measurements; false: it was not part of the fit.
+  // As Fitted, but refitted without that source of measurements, into `set`; false, and `set` as it
+  // was: the source was not part of the fit.
   static bool LeftOut(std::string_view source, Set* set);
 
   double operator[](std::size_t id) const { return value_[id]; }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "orrery/base/status.h"
 #include "orrery/graph/graph.h"

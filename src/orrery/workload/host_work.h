@@ -6,7 +6,7 @@
 // saved and restored around recomputed layers and tensor-parallel dropout, torch.distributed's
 // argument checks and work objects around each collective. HostOf gives these pieces, in ns on the
 // CPU whose cpu_relative_speed is 1; a layer's sum follows from how many of them it runs. Their
-// a-priori values stand in host_work.cc; the constants host_python and, for kCore,
+// a-priori values stand in data/host_work.csv; the constants host_python and, for kCore,
 // host_python.core scale them. Some pieces are constants of their own: host_step.core, host_batch,
 // host_attention.core, host_ring_step.core and host_grouped_expert.
 #pragma once

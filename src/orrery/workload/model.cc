@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "orrery/workload/conv_net.h"
 
@@ -45,7 +47,7 @@ std::int64_t AttentionMatrices(const Model& m) {
   }
   const std::int64_t query = m.heads * (l.nope_dim + l.rope_dim);
   const std::int64_t up = l.q_rank > 0 ? l.q_rank * (m.hidden + query) : m.hidden * query;
-  const std::int64_t index = l.q_rank * l.index_heads * l.index_dim +
+  const std::int64_t index = l.index_width(m.hidden) * l.index_heads * l.index_dim +
                              m.hidden * (l.index_dim * (l.sparse() ? 1 : 0) + l.index_heads);
   return up + index + m.hidden * (l.kv_rank + l.rope_dim) +
          l.kv_rank * m.heads * (l.nope_dim + l.v_dim) + m.heads * l.v_dim * m.hidden;
@@ -84,7 +86,7 @@ std::int64_t AttentionVectors(const Model& m) {
   if (m.sinks) n += m.heads;
   n += m.latent.q_rank + m.latent.kv_rank;  // their norms
   if (m.compressed.any()) n += m.head_dim;  // of the one key
-  if (m.latent.sparse()) n += 2 * m.latent.index_dim;
+  if (m.latent.sparse()) n += 2 * m.latent.index_dim + m.latent.index_norm(m.hidden);
   return n;
 }
 
@@ -400,9 +402,11 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
   if (frame_values > 0) {  // two frames a token
     products += around / s * static_cast<double>(3 * (2 * frame_values + hidden) * hidden);
   }
+  std::optional<std::pair<Kind, double>> last;  // most layers are as the one before
   for (std::int64_t l = 0; l < layers; ++l) {
     const Kind kind = layer_kind(l);
-    products += (kind & kEncoderLayer) != 0 ? around / s * layer(kind) : layer(kind);
+    if (!last || last->first != kind) last = {kind, layer(kind)};
+    products += (kind & kEncoderLayer) != 0 ? around / s * last->second : last->second;
   }
   for (std::int64_t i = 0; i < mtp_layers; ++i) {
     products += static_cast<double>((vocab + 2 * hidden) * hidden);

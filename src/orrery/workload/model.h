@@ -11,7 +11,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "orrery/base/status.h"
@@ -51,6 +50,12 @@ struct Latent {
   // none.
   std::int64_t index_heads = 0, index_dim = 0, index_topk = 0;
   bool sparse() const { return index_heads > 0; }
+  // What its queries are projected from: the compressed ones, else the layer's input behind a
+  // LayerNorm (Mistral Large 4).
+  std::int64_t index_width(std::int64_t hidden) const { return q_rank > 0 ? q_rank : hidden; }
+  std::int64_t index_norm(std::int64_t hidden) const {
+    return sparse() && q_rank == 0 ? 2 * hidden : 0;
+  }
   bool queries_alone() const { return kv_rank == 0 && q_rank > 0; }
   friend bool operator==(const Latent&, const Latent&) = default;
 };
@@ -94,8 +99,8 @@ struct Mamba {
   std::int64_t groups = 0;               // of heads that share B and C
   std::int64_t conv = 4;                 // taps of the causal convolution; lightning: none
   std::int64_t chunk = 128;              // tokens of a chunk of the scan
-  std::int64_t gate_rank =
-      0;  // Kimi: gate and decays, the first Mamba: dt, by way of so many values; 0: not
+  // Kimi: gate and decays, the first Mamba: dt, by way of so many values; 0: not.
+  std::int64_t gate_rank = 0;
 
   // Numbers a head: dt; the delta net's write strength and decay; lightning decays by the head.
   std::int64_t scalars() const {

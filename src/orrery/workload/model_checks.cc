@@ -59,11 +59,6 @@ Status CheckLatent(const Model& m) {
                                  {"v_head_dim", l.v_dim, 1, 1 << 16}};
   ORRERY_RETURN_IF_ERROR(CheckFields(fields));
   if (l.index_heads == 0 && l.index_dim == 0 && l.index_topk == 0) return {};
-  if (l.q_rank == 0) {
-    return InvalidInput(
-        "model.index_n_heads: the indexer's queries are projected from the compressed ones; set "
-        "model.q_lora_rank");
-  }
   const BoundedField index[] = {{"index_n_heads", l.index_heads, 1, 1 << 16},
                                 {"index_head_dim", l.index_dim, 1, 1 << 16},
                                 {"index_topk", l.index_topk, 1, 1 << 26}};
@@ -365,10 +360,10 @@ Status Validate(const Model& m) {
   if (m.chunked_window && m.window == 0) {
     return InvalidInput("model.chunked_window: says how windows lie, but model.window is 0");
   }
-  if (m.post_norms && (m.encoder || m.parallel_block || m.mamba.heads > 0)) {
+  if (m.post_norms && (m.encoder || m.parallel_block || m.mamba_beside)) {
     return InvalidInput(
-        "model.post_norms: built for decoders of attention and feed-forward that follow each "
-        "other, not for Mamba, encoders or parallel blocks");
+        "model.post_norms: built for decoders of attention or Mamba and a feed-forward that follow "
+        "each other, not for encoders and parallel blocks");
   }
   if (m.shared_norm && !m.parallel_block) {
     return InvalidInput(

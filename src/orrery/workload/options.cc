@@ -56,8 +56,8 @@ constexpr Option kParallel[] = {
      .type = kInteger,
      .min = 2,
      .max = 1 << 20,
-     .doc = "Data-parallel ranks that share one set of shards, sets being copies (HSDP, InternEvo, "
-            "optimizer instances); all when left out."},
+     .doc = "Data-parallel ranks over which one copy is sharded; groups are replicas of each other "
+            "(HSDP). Left out: all ranks."},
     {.name = "sequence_parallel",
      .type = kBool,
      .fallback = "false",

@@ -64,9 +64,9 @@ constexpr Option kFramework[] = {
             "late."},
     {.name = "reshard",
      .type = kText,
-     .doc = "zero3: what becomes of a gathered layer after its forward pass (fully_shard's "
-            "reshard_after_forward): true, it is given back; false, kept for backward; a number, "
-            "one part of so many is kept. true unless there are stages."},
+     .doc = "zero3, after a layer's forward pass (fully_shard's reshard_after_forward): true frees "
+            "the gathered parameters, false keeps them for backward, N reshards over groups of N. "
+            "Default: true without pipeline stages."},
     {.name = "cuda_graphs",
      .type = kChoice,
      .choices = "none|layers|iteration",

@@ -90,7 +90,8 @@ constexpr Option kModel[] = {
      .type = kInteger,
      .min = 1,
      .max = 10000,
-     .doc = "After these, the last of every so many layers has experts."},
+     .doc =
+         "One layer of every N has experts, the last of each N, counted after first_dense_layers."},
     {.name = "router_bias", .type = kBool, .doc = "The router has a bias."},
     {.name = "qk_norm", .type = kBool, .doc = "Queries and keys are normalised by head."},
     {.name = "qk_norm_whole",
@@ -99,7 +100,9 @@ constexpr Option kModel[] = {
     {.name = "post_norms",
      .type = kBool,
      .doc = "Norms behind attention and feed-forward as well as before them (Gemma 2, GLM-4)."},
-    {.name = "sinks", .type = kBool, .doc = "A learned logit a head in the softmax."},
+    {.name = "sinks",
+     .type = kBool,
+     .doc = "Each head has a learned extra logit in its softmax (attention sink)."},
     {.name = "attention_gate",
      .type = kBool,
      .doc = "Attention's output is multiplied by the sigmoid of a gate as wide (Qwen3-Next)."},
@@ -133,8 +136,8 @@ constexpr Option kModel[] = {
      .type = kInteger,
      .min = 0,
      .max = 10000,
-     .doc = "With a window, or a mixer and no pattern: the last of every so many layers has full "
-            "attention."},
+     .doc = "One layer of every N has full attention, the last of each N; the others have the "
+            "window or the mixer."},
     {.name = "chunked_window",
      .type = kBool,
      .doc = "Windows begin at multiples of their length (Llama 4's chunks)."},
@@ -207,18 +210,19 @@ constexpr Option kModel[] = {
     {.name = "mtp_repeats", .type = kBool, .doc = "All mtp_layers are one module, run again."},
     {.name = "bidirectional",
      .type = kBool,
-     .doc = "Attention sees all tokens, norms stand before the parts (encoders of images)."},
+     .doc = "Attention is not causal, and norms come before attention and feed-forward (image "
+            "encoders)."},
     {.name = "patch_values",
      .type = kInteger,
      .min = 0,
      .max = 1 << 20,
      .doc =
-         "Values of a patch, which a linear layer takes in place of words; the output layer then "
-         "makes `vocab` values of an image. 0: words."},
+         "Values of an image patch, the input of a linear layer that replaces the word embedding; "
+         "the output layer then makes `vocab` values an image. 0: the input is words."},
     {.name = "attention_pool",
      .type = kBool,
-     .doc = "With patches: attention from one learned query and a feed-forward make the image's "
-            "value (SigLIP); else the first token is that value."},
+     .doc = "With patches: pool the tokens by attention from one learned query and a feed-forward "
+            "(SigLIP); off: take the first token."},
     {.name = "pattern",
      .type = kText,
      .doc = "A letter a layer: M Mamba, * attention, - feed-forward, E experts; one letter: of all "
@@ -270,29 +274,29 @@ constexpr Option kModel[] = {
      .type = kInteger,
      .min = 0,
      .max = 1 << 26,
-     .doc = "With out_groups: keys that a query sees uncompressed; compress in layer_sizes says "
-            "how many keys a layer makes into one."},
+     .doc = "Compressed attention (out_groups): number of recent keys that a query reads "
+            "uncompressed; `compress` in layer_sizes is how many older keys become one."},
     {.name = "compressed_sparse_rate",
      .type = kInteger,
      .min = 0,
      .max = 1 << 20,
-     .doc = "With out_groups: in layers whose compress (layer_sizes) equals this, an indexer "
-            "chooses among the compressed keys."},
+     .doc = "Compressed attention: layers whose `compress` (layer_sizes) equals this choose their "
+            "compressed keys with an indexer."},
     {.name = "compressed_index_heads",
      .type = kInteger,
      .min = 0,
      .max = 65536,
-     .doc = "Heads of the indexer of compressed_sparse_rate."},
+     .doc = "Compressed attention: heads of the indexer."},
     {.name = "compressed_index_dim",
      .type = kInteger,
      .min = 0,
      .max = 65536,
-     .doc = "Size of its heads."},
+     .doc = "Compressed attention: size of an indexer head."},
     {.name = "compressed_index_topk",
      .type = kInteger,
      .min = 0,
      .max = 1 << 26,
-     .doc = "Compressed keys that it chooses for a query."},
+     .doc = "Compressed attention: compressed keys that the indexer chooses for a query."},
     {.name = "hyper_streams",
      .type = kInteger,
      .min = 0,
@@ -314,9 +318,10 @@ constexpr Option kModel[] = {
      .fallback = "mamba2",
      .choices = "mamba2|delta_net|lightning|kimi_delta|short_conv|mamba1",
      .doc =
-         "What stands in place of attention where a layer has Mamba: Mamba-2, the gated delta net "
-         "(Qwen3-Next), lightning attention (MiniMax-01), Kimi's delta attention, a short "
-         "convolution between two gates (LFM2), or the first Mamba (Falcon Mamba, Jamba)."},
+         "What replaces attention in Mamba layers: Mamba-2, gated delta net (Qwen3-Next), "
+         "lightning "
+         "attention (MiniMax-01), Kimi delta attention, gated short convolution (LFM2), or Mamba-1 "
+         "(Falcon Mamba, Jamba)."},
     {.name = "index_n_heads",
      .type = kInteger,
      .min = 0,

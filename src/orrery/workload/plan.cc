@@ -1,17 +1,14 @@
 #include "orrery/workload/plan.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
-#include <limits>
-#include <numeric>
 #include <string>
 
 #include "orrery/base/suggest.h"
 #include "orrery/workload/plan_experts.h"
 #include "orrery/workload/plan_features.h"
 #include "orrery/workload/plan_precision.h"
+#include "orrery/workload/routing.h"
 
 namespace orrery::workload {
 
@@ -114,6 +111,18 @@ Status CheckBatch(const Plan& plan) {
         "passes; "
         "use a smaller global_batch or a larger micro_batch",
         plan.batch.global_batch, plan.microbatches(), plan.parallel.vpp, kMostPasses);
+  }
+  // A program a stage, where a routing is drawn a rank over ep; some 100 bytes a pass.
+  constexpr std::int64_t kMostPassesOfAll = 20'000'000;
+  const std::int64_t programs =
+      std::int64_t{plan.parallel.pp} * (DrawsRouting(plan) ? plan.parallel.ep : 1);
+  if (plan.microbatches() * plan.parallel.vpp * programs > kMostPassesOfAll) {
+    return InvalidInput(
+        "training.global_batch: {} makes {} micro-batches of {} chunks in each of {} programs "
+        "(stages, times ep where moe_routing is drawn), more than {} passes in all; use a smaller "
+        "global_batch or a larger micro_batch",
+        plan.batch.global_batch, plan.microbatches(), plan.parallel.vpp, programs,
+        kMostPassesOfAll);
   }
   return {};
 }

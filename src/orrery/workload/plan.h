@@ -178,8 +178,8 @@ struct CallTimes {
 // docs/workload.md, "Host work".
 struct HostWork {
   std::int64_t module_forward = 0;  // a module's call: Python, hooks, views, autograd's nodes
-  std::int64_t module_backward =
-      0;                           // its nodes in the autograd engine, Python functions among them
+  // Its nodes in the autograd engine, Python functions among them.
+  std::int64_t module_backward = 0;
   std::int64_t low_precision = 0;  // an fp8 linear layer's bookkeeping of scales, each pass
   std::int64_t rng_fork = 0;       // a tensor-parallel random state entered and left again
   std::int64_t checkpoint = 0;     // a recomputed layer: random states and a nested backward
@@ -190,11 +190,11 @@ struct HostWork {
   // dispatcher; an expert's share of a grouped GEMM's or a grouped cast's call.
   std::int64_t operator_forward = 0, operator_backward = 0, grouped_expert = 0;
   std::int64_t core = 0;  // core attention, forward: choosing a backend, its arguments and checks
-  std::int64_t view =
-      0;  // a view or a copy of it, by PyTorch's dispatcher: not scaled by host_python
+  // A view or a copy of it, by PyTorch's dispatcher: not scaled by host_python.
+  std::int64_t view = 0;
   std::int64_t ring_step = 0;  // a step of ring attention, each pass: streams, views, corrections
-  std::int64_t batch =
-      0;  // a micro-batch on a stage at the model's ends: fetched, sent, masks, loss
+  // A micro-batch on a stage at the model's ends: fetched, sent, masks, loss.
+  std::int64_t batch = 0;
   std::int64_t step = 0;  // the training loop around an iteration: timers, logging
   CallTimes calls;        // layers whose calls are counted one by one (data/host_calls.csv)
   friend bool operator==(const HostWork&, const HostWork&) = default;
@@ -309,13 +309,13 @@ struct Adapters {
   bool double_quantization = false;  // scales of 4 bits in 8 bits themselves
 };
 
-// What the framework does, resolved from its version's defaults and the job's framework_options
-// before the generator runs, which reads it where it stands (Shape::framework). What each switch
-// does is said in framework_switches.inc.
 // The widest heads of flash attention 2 and 3, and of cuDNN's kernels on Hopper (flash-attention
 // issue 2427, TransformerEngine issue 3006).
 inline constexpr std::int64_t kWidestFusedHead = 256;
 
+// What the framework does, resolved from its version's defaults and the job's framework_options
+// before the generator runs, which reads it where it stands (Shape::framework). What each switch
+// does is said in framework_switches.inc.
 struct FrameworkBehaviour {
 #define ORRERY_SWITCH(name, fallback, matters, doc) bool name = fallback;
 #include "orrery/workload/framework_switches.inc"
@@ -393,7 +393,7 @@ struct Plan {
   bool counts_calls() const {
     return framework.transformers_modules && framework.torch_layers == TorchLayers::kEager;
   }
-  // Whether those units stay gathered for the whole step: over stages, or as told.
+  // Whether the units of gathers_units stay gathered for the whole step: over stages, or as told.
   bool keeps_units() const { return gathers_units() && (parallel.pp > 1 || framework.hold_units); }
   // Whether units reduce their gradients with the last of several micro-batches alone.
   bool defers_reductions() const {

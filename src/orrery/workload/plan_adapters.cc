@@ -8,12 +8,7 @@ namespace orrery::workload {
 namespace {
 
 Status CheckShardedLora(const Plan& plan) {
-  if (!SplitsUnits(plan)) return {};
-  if (plan.framework.reducer == Reducer::kDeepSpeed) {
-    return InvalidInput(
-        "training.sharding: adapters are not built with DeepSpeed's zero2, whose buckets are of "
-        "all parameters; use zero3, or framework: fsdp2");
-  }
+  if (!plan.gathers_units()) return {};
   if (plan.framework.flat_parameters && !plan.framework.contiguous_gradients &&
       plan.framework.gather_limit == GatherLimit::kOrder) {
     return InvalidInput(
@@ -66,7 +61,7 @@ Status CheckQuantized(const Model& model, const Plan& plan) {
     return refuse("modules that predict further tokens stay as they are",
                   "use model.mtp_layers: 0");
   }
-  if (base == BaseWeights::kInt8 && SplitsUnits(plan)) {
+  if (base == BaseWeights::kInt8 && plan.gathers_units()) {
     return refuse("int8 weights and their scales are not sharded by any framework",
                   "use nf4 or fp4, or sharding: none or zero1");
   }

@@ -1,7 +1,8 @@
 #include "orrery/workload/plan_experts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <vector>
 
 #include "orrery/workload/routing.h"
 
@@ -74,6 +75,36 @@ Status CheckFusedMlp(const Model& model, const Plan& plan) {
   return {};
 }
 
+// What transformers' loop over experts runs in.
+Status CheckExpertLoop(const Model& model, const Plan& plan) {
+  if (!plan.framework.expert_loop) return {};
+  const auto refuse = [](std::string_view why, std::string_view remedy) {
+    return InvalidInput("framework_options.expert_loop: {}; {}", why, remedy);
+  };
+  if (model.experts.count == 0) {
+    return refuse(fmt::format("{} has no experts", model.name), "leave it out");
+  }
+  if (model.experts.latent > 0) {
+    return refuse("is built for experts of the model's width", "leave it out");
+  }
+  if (plan.framework.torch_layers != TorchLayers::kEager) {
+    return refuse("is of eager layers",
+                  "set framework_options.torch_layers: eager or leave it out");
+  }
+  if (plan.parallel.ep * plan.expert_tp() > 1) {
+    return refuse("every rank holds all experts whole", "use ep 1 and etp 1, or leave it out");
+  }
+  if (plan.precision.low != LowPrecision::kNone) {
+    return refuse("its products are of 16 or 32 bits", "use training.precision: bf16");
+  }
+  if (plan.lora.experts == ExpertAdapterKind::kParameters ||
+      plan.lora.experts == ExpertAdapterKind::kModules) {
+    return refuse("adapters that are merged into experts' tensors are of transformers 5",
+                  "use training.lora_experts: grouped, an adapter beside each expert's layers");
+  }
+  return {};
+}
+
 // Megatron's rule.
 Status CheckDelayedWeights(const Plan& plan) {
   if (!plan.experts.moe_delayed_weights || plan.experts.moe_comm_overlap) return {};
@@ -113,6 +144,7 @@ Status CheckTokenOverlap(const Plan& plan) {
 
 Status CheckExperts(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckFusedMlp(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckExpertLoop(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckMamba(model, plan));
   if (model.experts.count == 0) {
     if (plan.parallel.ep == 1 && plan.parallel.etp <= 1) return {};

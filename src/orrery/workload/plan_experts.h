@@ -6,11 +6,11 @@
 
 namespace orrery::workload {
 
-// Megatron's rules for experts, expert tensor parallelism and latent attention.
 // Whether a plan's exchanges of tokens can run beside another micro-batch's compute
 // (ExpertPlan::moe_comm_overlap): Megatron's rules for overlap_moe_expert_parallel_comm, and what
 // is built of it.
 Status CheckTokenOverlap(const Plan& plan);
+// Megatron's rules for experts, expert tensor parallelism and latent attention.
 Status CheckExperts(const Model& model, const Plan& plan);
 
 // Tokens of the busiest expert-parallel rank over the mean. Balanced: 1. Zipf: the load of expert i

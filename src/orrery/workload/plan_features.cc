@@ -256,7 +256,7 @@ Status CheckOptimizer(const Model& model, const Plan& plan) {
   return {};
 }
 
-Status CheckDdp(const Model& model, const Plan& plan) {
+Status CheckDdp(const Plan& plan) {
   if (plan.framework.reducer != Reducer::kDdp) return {};
   const auto refuse = [](std::string_view key, std::string_view why, std::string_view remedy) {
     return InvalidInput("{}: DistributedDataParallel {}; {}", key, why, remedy);
@@ -274,11 +274,6 @@ Status CheckDdp(const Model& model, const Plan& plan) {
     return refuse("training.sharding", "shards nothing",
                   "set sharding: none, or use framework: fsdp");
   }
-  if (!Ordinary(model) && plan.lora.rank == 0) {  // what is frozen has no gradients
-    return refuse("model",
-                  "is built for ordinary layers, not for experts, latent attention and Mamba",
-                  "use framework: fsdp or megatron");
-  }
   if (plan.precision.low != LowPrecision::kNone) {
     return refuse("training.precision", "is built with bf16, fp16 and fp32", "use one of these");
   }
@@ -287,8 +282,8 @@ Status CheckDdp(const Model& model, const Plan& plan) {
                   "reduces gradients in their type, fp32; hooks that compress are not built",
                   "leave it out");
   }
-  if (plan.memory.offload_activations || plan.memory.offload_optimizer) {
-    return refuse("training.offload", "keeps everything on the GPU", "use none");
+  if (plan.memory.offload_optimizer) {
+    return refuse("training.offload", "keeps the optimizer on the GPU", "use none or activations");
   }
   if (plan.framework.cuda_graphs != CudaGraphs::kNone) {
     return refuse("framework_options.cuda_graphs", "is built eager", "use none");
@@ -302,11 +297,11 @@ Status CheckDeepSpeed(const Model& model, const Plan& plan) {
   if (plan.memory.sharding != Sharding::kZero2) {
     return InvalidInput("training.sharding: this reducer is that of DeepSpeed's zero2; use zero2");
   }
-  if (plan.hybrid() || model.experts.count > 0) {
+  if (plan.hybrid() || (model.experts.count > 0 && plan.parallel.ep > 1)) {
     return InvalidInput(
-        "training.sharding: DeepSpeed's zero2 is built over all replicas and without experts{}; "
-        "use zero1 or framework: megatron",
-        plan.hybrid() ? ", not in shard groups" : "");
+        "training.sharding: DeepSpeed's zero2 is built over all replicas, {}; use zero1 or "
+        "framework: megatron",
+        plan.hybrid() ? "not in shard groups" : "every one with all experts");
   }
   if (plan.framework.overlap_param_gather && plan.framework.overlap_grad_reduce) {
     return InvalidInput(
@@ -318,14 +313,21 @@ Status CheckDeepSpeed(const Model& model, const Plan& plan) {
 
 Status CheckMtp(const Model& model, const Plan& plan) {
   if (model.mtp_layers == 0) return {};
-  if (SplitsUnits(plan) || plan.parallel.schedule >= Schedule::kZbH1 || plan.lora.rank > 0 ||
-      plan.memory.offload_activations || plan.framework.reducer != Reducer::kBuffer) {
-    return InvalidInput(
-        "model.mtp_layers: {} for {}; not built with zero2 and zero3, split backward passes, "
-        "adapters or activations in host memory: use 0",
-        model.mtp_layers, model.name);
-  }
-  return {};
+  const std::string_view beside =
+      SplitsUnits(plan)                            ? "sharding zero2 and zero3"
+      : plan.dual()                                ? "DualPipe's two directions"
+      : plan.parallel.schedule >= Schedule::kZbH1  ? "backward passes in two parts"
+      : plan.lora.rank > 0                         ? "adapters"
+      : plan.memory.offload_activations            ? "activations in host memory"
+      : plan.framework.reducer != Reducer::kBuffer ? "gradients that are tensors of their own"
+                                                   : "";
+  if (beside.empty()) return {};
+  return InvalidInput(
+      "model.mtp_layers: {} for {}; modules that predict further tokens are not built with {}: use "
+      "model.mtp_layers: 0, which leaves their layers, about {:.1f} % of the step, out",
+      model.mtp_layers, model.name, beside,
+      100.0 * static_cast<double>(model.mtp_layers) /
+          static_cast<double>(model.layers + model.mtp_layers));
 }
 
 // Several layers that run again at once: as Megatron runs them, and where nothing stands between
@@ -447,7 +449,7 @@ Status CheckFeatures(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckOffload(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckSparseAttention(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckOptimizer(model, plan));
-  ORRERY_RETURN_IF_ERROR(CheckDdp(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckDdp(plan));
   ORRERY_RETURN_IF_ERROR(CheckDeepSpeed(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckListGathers(plan));
   ORRERY_RETURN_IF_ERROR(CheckDeferredHead(model, plan));

@@ -1,6 +1,8 @@
 // Rules of fine-tuning, offloading, optimizers and CUDA graphs.
 #pragma once
 
+#include <string>
+
 #include "orrery/workload/plan.h"
 
 namespace orrery::workload {

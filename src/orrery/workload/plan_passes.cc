@@ -155,6 +155,16 @@ Status CheckGiven(const Plan& plan) {
                         plan.parallel.given->name, plan.parallel.given->stages.size(),
                         plan.parallel.given->stages.size());
   }
+  // Receives are posted in the sender's order until the one that a pass takes is there: each may
+  // hold one of a program's 32,767 events, as may 240 sends (generators/schedules/passes.cc).
+  constexpr std::int64_t kMostPasses = 16'000;
+  if (plan.parallel.given->by_microbatch && plan.microbatches() * plan.parallel.vpp > kMostPasses) {
+    return InvalidInput(
+        "training.global_batch: {} makes {} micro-batches of {} chunks a stage, more than the {} "
+        "passes that {} may match by micro-batch; use a smaller global_batch or 'match order'",
+        plan.batch.global_batch, plan.microbatches(), plan.parallel.vpp, kMostPasses,
+        plan.parallel.given->name);
+  }
   for (std::size_t s = 0; s < plan.parallel.given->stages.size(); ++s) {
     ORRERY_RETURN_IF_ERROR(CheckStage(plan, s));
   }

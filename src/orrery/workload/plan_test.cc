@@ -58,6 +58,18 @@ TEST(Plan, BatchRules) {
   EXPECT_EQ(Error("gpt3-175b", p), "training.global_batch: 0 is outside 1 … 2147483648");
 }
 
+// Programs of all stages together took the memory of the machine.
+TEST(Plan, PassesOfAllStagesAreCounted) {
+  Plan p = Base();
+  p.parallel.pp = 32;
+  p.parallel.dp = 1;
+  p.batch.global_batch = 1'000'000;
+  EXPECT_EQ(Error("gpt3-175b", p),
+            "training.global_batch: 1000000 makes 1000000 micro-batches of 1 chunks in each of 32 "
+            "programs (stages, times ep where moe_routing is drawn), more than 20000000 passes in "
+            "all; use a smaller global_batch or a larger micro_batch");
+}
+
 TEST(Plan, InterleavingRules) {
   Plan p = Base();
   p.parallel.vpp = 2;
@@ -138,7 +150,7 @@ TEST(Layers, AutoRefusesWithNearLists) {
       LayersPerChunk(m, p).status().message(),
       "parallel.layers_per_stage: auto cannot divide the 12 layers of gpt2 (or 14 with "
       "embedding and loss) over 5 stages; give a list, such as [2, 3, 3, 2, 2] or [3, 3, 2, 2, "
-      "2], or use 4 or 6 of them");
+      "2], or use 4 or 6 stages");
   p.parallel.pp = 15;
   EXPECT_EQ(LayersPerChunk(m, p).status().message(),
             "parallel.pp: pp 15 · vpp 1 = 15 chunks for the 12 layers, embedding and loss of gpt2; "

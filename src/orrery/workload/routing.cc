@@ -6,7 +6,6 @@
 #include <numeric>
 #include <utility>
 
-#include "orrery/base/check.h"
 #include "orrery/base/number_lines.h"
 #include "orrery/base/rng.h"
 

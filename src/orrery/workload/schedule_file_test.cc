@@ -83,6 +83,18 @@ TEST(GivenSchedule, MatchesInOrderOrByMicrobatch) {
             "a, line 2: match 'tag'; must be order or microbatch");
 }
 
+// A stage may take last what comes first: receives posted until then need an event each, of which
+// a program has 2^15. With 40,000 micro-batches their number had become negative.
+TEST(GivenSchedule, FewEnoughPassesMatchByMicrobatch) {
+  Plan plan =
+      Given("orrery.schedule/1\nmatch microbatch\nstage 0: F0 F1 B1 B0\nstage 1: F1 B1 F0 B0\n");
+  plan.batch.global_batch = 16'001;
+  EXPECT_EQ(Validate(SmallGpt(2), plan).message(),
+            "training.global_batch: 16001 makes 16001 micro-batches of 1 chunks a stage, more than "
+            "the 16000 passes that my.schedule may match by micro-batch; use a smaller "
+            "global_batch or 'match order'");
+}
+
 // Interleaved 1F1B written out: the passes of the built-in schedule of two stages and three chunks,
 // in its order, are the same program but for when receives are posted.
 TEST(GivenSchedule, ThreeChunksGoRoundTheStages) {

@@ -103,7 +103,8 @@ std::string NearestLists(std::int64_t layers, std::int64_t chunks) {
     return fmt::format("[{}]", fmt::join(WithMore(chunks, base, from, spare), ", "));
   };
   if (spare == 0) return list(0);
-  return list((chunks - spare) / 2) + " or " + list(0);
+  const std::string inner = list((chunks - spare) / 2), first = list(0);
+  return inner == first ? first : inner + " or " + first;
 }
 
 Result<std::vector<int>> GivenLayers(const Model& model, const Plan& plan) {
@@ -158,7 +159,7 @@ std::string CutProblem(StageCut cut, const Model& model, std::int64_t chunks) {
   }
   return fmt::format(
       "{} cannot share out the {} layers of {} over {} chunks{}; give a list, such "
-      "as {}, or use {} of them",
+      "as {}, or use {} chunks",
       name, layers, model.name, chunks, why, NearestLists(layers, chunks),
       NearestDivisors(layers, chunks));
 }
@@ -192,10 +193,10 @@ Result<std::vector<int>> LayersPerChunk(const Model& model, const Plan& plan) {
   }
   return InvalidInput(
       "parallel.layers_per_stage: auto cannot divide the {} layers of {} (or {} with embedding and "
-      "loss) over {} {}; give a list, such as {}, or use {} of them",
+      "loss) over {} {}; give a list, such as {}, or use {} {}",
       model.layers, model.name, model.layers + 2, chunks,
       plan.parallel.vpp > 1 ? "chunks" : "stages", NearestLists(model.layers, chunks),
-      NearestDivisors(model.layers, chunks));
+      NearestDivisors(model.layers, chunks), plan.parallel.vpp > 1 ? "chunks" : "stages");
 }
 
 }  // namespace orrery::workload

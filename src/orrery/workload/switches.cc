@@ -35,6 +35,7 @@ bool WithPlainLayers(const Plan& plan) {
 bool WithEagerLayers(const Plan& plan) {
   return plan.framework.torch_layers == TorchLayers::kEager;
 }
+bool WithExpertLoop(const Plan& plan) { return plan.framework.expert_loop; }
 bool WithLossMetrics(const Plan& plan) { return plan.framework.loss_metrics; }
 bool WithInPlaceKernels(const Plan& plan) { return plan.framework.in_place_kernels; }
 bool WithFlatStep(const Plan& plan) { return plan.framework.flat_step; }
@@ -64,6 +65,9 @@ bool WithListGathers(const Plan& plan) {
 bool WithHeldUnits(const Plan& plan) { return plan.gathers_units() && plan.framework.hold_units; }
 bool WhenAccumulatingUnits(const Plan& plan) {
   return plan.gathers_units() && !plan.keeps_units() && plan.microbatches() > 1;
+}
+bool WhenAccumulatingGroups(const Plan& plan) {
+  return WhenAccumulatingUnits(plan) && plan.hybrid();
 }
 bool WithModelTypeStates(const Plan& plan) {
   return (plan.gathers_units() || plan.updates_in_place()) && plan.framework.model_type_states;

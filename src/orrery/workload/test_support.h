@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "orrery/graph/graph.h"

@@ -69,17 +69,16 @@ Value OfNode(const std::string& key, const Node& node) {
 // The values of one family's row, for one file.
 class Reader final : public families::Scope {
  public:
-  // `outer` holds `part`: its tie_word_embeddings counts where the part has none.
+  // `outer` holds `part`: its tie_word_embeddings, where it has one, is of the whole model.
   Reader(const Document& document, const std::string& path, const Node& part, const Node* outer,
          const Family& family)
       : document_(document), path_(path), part_(part), outer_(outer), family_(family) {}
 
   const Node* Key(std::string_view dotted) override {
-    const Node* node = Find(part_, dotted);
-    if (node == nullptr && outer_ != nullptr && dotted == "tie_word_embeddings") {
-      node = Find(*outer_, dotted);
+    if (outer_ != nullptr && dotted == "tie_word_embeddings") {
+      if (const Node* node = Find(*outer_, dotted)) return node;
     }
-    return node;
+    return Find(part_, dotted);
   }
 
   // `key.length`, where the key has a list: how many items it has.
@@ -150,11 +149,16 @@ class Reader final : public families::Scope {
           })) {
         node = &node->items.front();  // one of all layers
       }
-      if (node == nullptr || std::ranges::any_of(valid, [&](const std::string& text) {
+      if (node == nullptr || (list && OwnNumbers(*node) && Holds(valid, "$layer")) ||
+          std::ranges::any_of(valid, [&](const std::string& text) {
             const Node* other = text.starts_with('$') ? Key(text.substr(1)) : nullptr;
             return Same(node->text, other != nullptr ? other->text : text);
           })) {
         continue;
+      }
+      if (Holds(valid, "$layer")) {
+        return InvalidInput("{}: {}: layers that take another layer's are not modelled",
+                            document_.Where(*node), key);
       }
       return InvalidInput(
           "{}: {} '{}' is not modelled; valid: {}", document_.Where(*node), key,
@@ -179,6 +183,17 @@ class Reader final : public families::Scope {
       dotted.remove_prefix(std::min(dot + 1, dotted.size()));
     }
     return node == nullptr || node->kind == Node::Kind::kNull ? nullptr : node;
+  }
+
+  // Each layer's item is its own number, from 0.
+  static bool OwnNumbers(const Node& list) {
+    for (std::size_t l = 0; l < list.items.size(); ++l) {
+      if (list.items[l].text != fmt::format("{}", l)) return false;
+    }
+    return true;
+  }
+  static bool Holds(const std::vector<std::string>& texts, std::string_view text) {
+    return std::ranges::find(texts, text) != texts.end();
   }
 
   static std::optional<double> Number(std::string_view text) {
@@ -313,16 +328,22 @@ Result<const Family*> FindFamily(const Document& document, const std::string& pa
   const Node* named = part.Find("model_type");
   if (named == nullptr || named->text.empty()) {
     if (const Family* family = families.Find(fallback)) return family;
-    return InvalidInput("{}: model_type is missing; valid: {}", path,
-                        fmt::join(families.types(), ", "));
+    return InvalidInput(
+        "{}: model_type is missing; add it ('orrery list model-types' has those that are read)",
+        path);
   }
-  // No nearest name: it would be another architecture.
   const Family* family = families.Find(named->text);
   if (family == nullptr) {
+    constexpr std::size_t kFew = 6;
+    const std::vector<std::string_view> types = families.types();
+    const std::vector<std::string> near = Nearest(named->text, types, kFew);
+    // A name that is near is another architecture: no question whether it is meant.
     return InvalidInput(
-        "{}: model_type '{}' is not known; valid: {}. If it computes as one of these, name that "
-        "one, or give it a row in families.yaml (--data)",
-        document.Where(*named), Printable(named->text, 60), fmt::join(families.types(), ", "));
+        "{}: model_type '{}' is not known, and no other is taken in its place; 'orrery list "
+        "model-types' has the {} that are read{}. If you know that it computes as one of them, "
+        "name that one, or give it a row in families.yaml (--data)",
+        document.Where(*named), Printable(named->text, 60), types.size(),
+        near.empty() ? "" : fmt::format(" (names like it: {})", fmt::join(near, ", ")));
   }
   if (!family->not_modelled.empty()) {
     return InvalidInput("{}: model_type '{}' is not modelled: {}", document.Where(*named),

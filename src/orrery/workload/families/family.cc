@@ -37,13 +37,32 @@ class RowReader {
                         Printable(row_.name, 60), Printable(field.key, 60)));
       }
     }
+    Describe();
     return std::move(family_);
   }
 
  private:
+  void Describe() {
+    std::string source = row_.sources.back();
+    constexpr std::string_view kType = "<model_type>";
+    if (const auto at = source.find(kType); at != std::string::npos) {
+      source.replace(at, kType.size(), row_.name);
+    }
+    if (!family_.not_modelled.empty()) {
+      family_.description = "not modelled: " + family_.not_modelled;
+    } else if (!family_.text_type.empty()) {
+      family_.description =
+          fmt::format("the model in its text_config, of type {} if that names none ({})",
+                      family_.text_type, source);
+    } else {
+      family_.description = source;
+    }
+  }
+
   bool IsValue(std::string_view key) const {
-    return key == "window_from" || key == "borrowing_layers" || key == "borrowing_ffn_hidden" ||
-           key.starts_with('_') || FindOption(ModelOptions().options, key) != nullptr;
+    return key == "window_from" || key == "full_offset" || key == "borrowing_layers" ||
+           key == "borrowing_ffn_hidden" || key.starts_with('_') ||
+           FindOption(ModelOptions().options, key) != nullptr;
   }
   // A name of the row's own that the row gives.
   bool IsField(std::string_view word) const {
@@ -73,10 +92,11 @@ class RowReader {
     if (key == "sizes_by") return ReadSizes(field.value);
     if (key == "pattern_by") return ReadWords(field.value, kLetters, &family_.pattern);
     std::vector<std::string_view> valid = OptionNames(ModelOptions().options);
-    valid.insert(valid.end(), {"require", "refuse", "without_effect", "not_modelled", "text_config",
-                               "vision_config", "attention_by", "feed_forward_by", "pattern_by",
-                               "window_from", "borrowing_layers", "borrowing_ffn_hidden",
-                               "dense_at", "experts_at", "mamba_at", "sizes_by", "blocks"});
+    valid.insert(valid.end(),
+                 {"require", "refuse", "without_effect", "not_modelled", "text_config",
+                  "vision_config", "attention_by", "feed_forward_by", "pattern_by", "window_from",
+                  "full_offset", "borrowing_layers", "borrowing_ffn_hidden", "dense_at",
+                  "experts_at", "mamba_at", "sizes_by", "blocks"});
     return InvalidInput("{}", UnknownName("key", Printable(key), valid));
   }
 

@@ -5,29 +5,31 @@
 // A family's row has the keys of a job file's `model`; its values say where a config.json has them
 // (formats/expression.h), a list stands for the largest of its values. Names that begin with '_'
 // are the row's own. Besides:
-//   require       {key: value or list}: any other value of the key is refused; $other: that key's
-//   refuse        {key: reason}: where the key holds (neither null, false, 0 nor empty)
-//   without_effect {key: reason}: keys that change nothing for this family
-//   not_modelled  the reason why no model of the family is read; nothing else counts then
-//   text_config   the type of the part of that name; the file itself where there is none
-//   vision_config the type of the part of that name, whose parameters are said and not counted
-//   attention_by  {key, words}: a word for each layer. words: word of the file → full, window,
-//   mamba feed_forward_by  {key, words}: word of the file → dense, experts pattern_by    {key,
-//   words}: word of the file → a letter of `pattern` window_from   the first layer (from 0) that
-//   has the window dense_at, experts_at  keys with the numbers of layers (from 0), a list or a text
-//   with commas
-//   borrowing_layers  how many layers at the end have keys of earlier ones; borrowing_ffn_hidden:
-//   and the width of their feed-forward
-//   mamba_at      keys with the numbers of layers, from 1, that have a mixer
-//   sizes_by      {heads, kv_heads, head_dim, ffn_hidden, compress: key of a list with a number a
-//                 layer}; `KEY of MAP`: of a list of names, whose numbers the map has, 0 where it
-//                 has none; alternatives behind ` | `
-//   blocks        the key of a list of searched layers (blocks.h)
+//   require          {key: value or list}: any other value is refused; $other: that key's value;
+//                    $layer: a list whose items are the numbers of the layers
+//   refuse           {key: reason}: where the key holds (neither null, false, 0 nor empty)
+//   without_effect   {key: reason}: keys that change nothing for this family
+//   not_modelled     the reason why no model of the family is read; nothing else counts then
+//   text_config      the type of the part of that name; the file itself where there is none
+//   vision_config    the type of the part of that name, whose parameters are said, not counted
+//   attention_by     {key, words}: a word for each layer, which words make full, window or mamba
+//   feed_forward_by  {key, words}: the same, dense or experts
+//   pattern_by       {key, words}: the same, a letter of `pattern`
+//   window_from      the first layer (from 0) that has the window
+//   dense_at         keys with numbers of layers (from 0), as a list or a text with commas
+//   experts_at       the same
+//   mamba_at         the same of layers that have a mixer, counted from 1
+//   borrowing_layers how many layers at the end have keys of earlier ones
+//   borrowing_ffn_hidden   the width of their feed-forward
+//   sizes_by         {heads, kv_heads, head_dim, ffn_hidden, compress: key of a list with a number
+//                    a layer}; `KEY of MAP`: of a list of names, whose numbers the map has, 0
+//                    where it has none; alternatives behind ` | `
+//   blocks           the key of a list of searched layers (blocks.h)
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -57,6 +59,7 @@ struct LayerWords {
 
 struct Family {
   std::string type;
+  std::string description;  // one line: where its layers are said, or why it is refused
   std::string not_modelled, text_type, vision_type;
   std::map<std::string, std::vector<Expression>, std::less<>> values;  // several: the largest
   std::vector<std::pair<std::string, std::vector<std::string>>> required;
@@ -91,7 +94,8 @@ class Families {
   const Family* Find(std::string_view type) const;
   const InertKey* FindKey(std::string_view key) const;
   std::vector<std::string_view> types() const;  // that are modelled
-  std::vector<std::string_view> keys() const;   // of config_keys.yaml
+  const std::deque<Family>& all() const { return families_; }
+  std::vector<std::string_view> keys() const;  // of config_keys.yaml
 
  private:
   formats::DataTable rows_{"family"}, key_rows_{"key of a config.json"};

@@ -27,6 +27,7 @@ class LayerReader {
     ORRERY_RETURN_IF_ERROR(ReadWords(family_.attention, kWindowLayer | kMambaLayer));
     ORRERY_RETURN_IF_ERROR(ReadWords(family_.feed_forward, kExpertLayer));
     ORRERY_RETURN_IF_ERROR(ReadWindowFrom());
+    ORRERY_RETURN_IF_ERROR(ReadFullOffset());
     ORRERY_RETURN_IF_ERROR(ReadNumbers(family_.experts_at, true));
     ORRERY_RETURN_IF_ERROR(ReadNumbers(family_.dense_at, false));
     ORRERY_RETURN_IF_ERROR(ReadMixers());
@@ -99,19 +100,38 @@ class LayerReader {
     return {};
   }
 
-  Status ReadWindowFrom() {
+  // The row's number of that name, unless a word says each layer.
+  Result<std::optional<std::int64_t>> NumberOfLayer(const std::string& name) {
     std::string key;
-    if (First(family_.attention.keys, &key) != nullptr) return {};  // it says each layer
-    ORRERY_ASSIGN_OR_RETURN(const std::optional<Value> value, scope_->Field("window_from"));
-    if (!value) return {};
-    std::int64_t from = 0;
+    std::optional<std::int64_t> number;
+    if (First(family_.attention.keys, &key) != nullptr) return number;
+    ORRERY_ASSIGN_OR_RETURN(const std::optional<Value> value, scope_->Field(name));
+    if (!value) return number;
     const char* end = value->text.data() + value->text.size();
-    const auto [at, error] = std::from_chars(value->text.data(), end, from);
-    if (value->quoted || error != std::errc() || at != end || from < 0) {
+    const auto [at, error] = std::from_chars(value->text.data(), end, number.emplace());
+    if (value->quoted || error != std::errc() || at != end || *number < 0) {
       return scope_->Wrong(*value, "a whole number from 0");
     }
+    return number;
+  }
+
+  Status ReadFullOffset() {
+    ORRERY_ASSIGN_OR_RETURN(const std::optional<std::int64_t> offset, NumberOfLayer("full_offset"));
+    if (!offset || model_->full_every == 0) return {};
+    const Kind others = model_->window > 0 ? kWindowLayer : kMambaLayer;
     for (std::size_t l = 0; l < kinds_.size(); ++l) {
-      const bool window = model_->window > 0 && static_cast<std::int64_t>(l) >= from;
+      const bool full = static_cast<std::int64_t>(l) % model_->full_every == *offset;
+      kinds_[l] = static_cast<Kind>((kinds_[l] & ~others) | (full ? 0 : others));
+    }
+    changed_ = true;
+    return {};
+  }
+
+  Status ReadWindowFrom() {
+    ORRERY_ASSIGN_OR_RETURN(const std::optional<std::int64_t> from, NumberOfLayer("window_from"));
+    if (!from) return {};
+    for (std::size_t l = 0; l < kinds_.size(); ++l) {
+      const bool window = model_->window > 0 && static_cast<std::int64_t>(l) >= *from;
       kinds_[l] = static_cast<Kind>((kinds_[l] & ~kWindowLayer) | (window ? kWindowLayer : 0));
     }
     changed_ = true;

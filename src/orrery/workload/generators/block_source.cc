@@ -192,7 +192,8 @@ UnitMode ModeOf(std::int64_t flags) {
           .records = (flags & call_flag::kRecords) != 0,
           .defers = (flags & call_flag::kDefers) != 0,
           .adds = (flags & call_flag::kAdds) != 0,
-          .gathered = (flags & call_flag::kGathered) != 0};
+          .gathered = (flags & call_flag::kGathered) != 0,
+          .own_group = (flags & call_flag::kOwnGroup) != 0};
 }
 
 // Units of a sharded layer's call.

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -92,6 +93,7 @@ inline constexpr std::int64_t kLinked = 16;      // offload: see PackCall
 inline constexpr std::int64_t kDefers = 32;      // leaves gradients unsharded (defer_grad_reduce)
 inline constexpr std::int64_t kAdds = 64;        // adds to unsharded ones of earlier micro-batches
 inline constexpr std::int64_t kGathered = 128;   // finds parameters of an earlier micro-batch
+inline constexpr std::int64_t kOwnGroup = 256;   // reduces within the shard group alone
 }  // namespace call_flag
 
 // Kinds of the layer at hand and of those behind it in its pass, where these count; -1: none.
@@ -113,7 +115,7 @@ class BlockCache {
   const graph::Block& block(std::uint32_t index) const { return blocks_[index]; }
   std::size_t size() const { return blocks_.size(); }
   const std::vector<std::string>& names() const { return names_.all(); }
-  // Forgets everything when it has grown past `blocks`.
+  // Forgets everything but names when it has grown past `blocks`.
   void Trim(std::size_t blocks);
 
  private:
@@ -122,12 +124,13 @@ class BlockCache {
   };
   graph::Block Build(const BlockKey& key);
   graph::Block BuildPlain(const BlockKey& key);
-  // Of its kinds: one layer; gradients, parameters and the optimizer's step; sharded units.
+  // BuildPlain's kinds by what they are of: one layer; gradients, parameters and the optimizer's
+  // step; sharded units.
   graph::Block BuildLayer(const BlockKey& key);
-  // Of a layer's tensors, what goes to host memory.
-  std::int64_t MovedBytes(const Shape& s, std::int64_t kind);
   graph::Block BuildStep(const BlockKey& key);
   graph::Block BuildSharded(const BlockKey& key);
+  // Of a layer's tensors, what goes to host memory.
+  std::int64_t MovedBytes(const Shape& s, std::int64_t kind);
 
   Names names_;
   std::vector<Shape> shapes_;

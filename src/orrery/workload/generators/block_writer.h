@@ -21,9 +21,9 @@ inline constexpr std::uint8_t kCpStream = kModelStream;
 // Expert parallelism: streams beside all others, and an event inside a block.
 inline constexpr std::uint8_t kEpStream = 8, kExpertTpStream = 9;
 // Copies between device and host.
+inline constexpr std::uint8_t kToHostStream = 10, kToDeviceStream = 11;
 // Messages of schedules written as passes: a stream for each of eight kinds, from here on.
 inline constexpr std::uint8_t kMessageStream = 12;
-inline constexpr std::uint8_t kToHostStream = 10, kToDeviceStream = 11;
 inline constexpr std::int16_t kExpertEvent = 5;
 inline constexpr std::int16_t kGatherEvent = 0, kDgradEvent = 1;  // tp, inside a block
 inline constexpr std::int16_t kGradientEvent = 2;                 // last gradient reduction

@@ -53,9 +53,9 @@ class ProgramWriter {
   int microbatches() const { return static_cast<int>(plan().microbatches()); }
   bool first() const { return stage_ == 0; }
   bool last() const { return stage_ + 1 == stages(); }
-  // Whether the model ends here.
   // Whether every micro-batch reduces its gradients, not only the last.
   bool reduces_each() const { return plan().framework.reducer == Reducer::kDeepSpeed; }
+  // Whether the model ends here.
   bool holds_head() const {
     return plan().dual() ? first() || last() : v_shape() ? first() : last();
   }
@@ -190,16 +190,18 @@ class ProgramWriter {
     int chunk, microbatch, layer;
   };
 
-  const JobContext& job_;
-  int stage_;
-  int expert_rank_;
-  graph::Program* out_;
-  // Blocks that calls in the pipeline use: looked up once.
+  // The block in `slot`, looked up when it is first asked for.
   BlockId Known(BlockId* slot, BlockKind kind, std::int64_t a = 0, std::int64_t b = 0,
                 std::int64_t c = 0, std::int64_t d = 0) {
     if (!slot->valid()) *slot = job_.blocks->Get(kind, a, b, c, d);
     return *slot;
   }
+
+  const JobContext& job_;
+  int stage_;
+  int expert_rank_;
+  graph::Program* out_;
+  // Blocks that every micro-batch calls.
   std::map<std::pair<Kind, bool>, BlockId> layer_forward_, layer_backward_;  // by kind, linked
   BlockId embedding_forward_, head_forward_, enter_chunk_, wait_exchange_;
   std::array<BlockId, 2> embedding_backward_, head_backward_;  // plain, and adding to gradients

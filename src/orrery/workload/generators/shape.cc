@@ -44,8 +44,12 @@ void SetExperts(const Model& model, const Plan& plan, ExpertShape* e) {
   e->router_bias = model.experts.router_bias;
   e->pads = plan.pads_experts();
   e->fixed_rows = plan.experts.pad_to_capacity;
-  e->host_reads = !e->fixed_rows && (plan.experts.dispatcher != Dispatcher::kHybridEp ||
-                                     plan.framework.cuda_graphs != CudaGraphs::kIteration);
+  // transformers' grouped products read their rows' ends on the GPU (integrations/moe.py).
+  const bool ends = plan.framework.transformers_modules && plan.parallel.ep == 1 &&
+                    plan.framework.torch_layers == TorchLayers::kEager;
+  e->host_reads = !ends && !e->fixed_rows &&
+                  (plan.experts.dispatcher != Dispatcher::kHybridEp ||
+                   plan.framework.cuda_graphs != CudaGraphs::kIteration);
   // Ranks over ep are etp apart and lie together (expert_groups.h).
   const int each = plan.parallel.nvlink_ranks > 0 ? plan.parallel.nvlink_ranks / plan.expert_tp()
                                                   : plan.parallel.ep;

@@ -109,8 +109,8 @@ struct Shape {
   // Gradients are tensors that the first micro-batch's backward pass makes and zero_grad gives back
   // behind the optimizer (set_to_none, PyTorch's default since 2.0).
   bool passing_gradients = false;
-  // Activations of every layer, in the layers' own blocks.
-  bool offload_optimizer = false, offload_activations = false;
+  bool offload_optimizer = false;
+  bool offload_activations = false;  // of every layer, in the layers' own blocks
   std::uint8_t offload_modules = 0;  // bits of OffloadModule; 0: all that a layer keeps
   bool offload_parameters = false;
   std::int64_t cpu_adam_ps = 0;  // CPU time per parameter, where the CPU runs the optimizer
@@ -179,12 +179,12 @@ struct Shape {
   bool repeats_heads() const {
     return plain_torch() && framework.repeats_kv && flash() && kv_heads < heads;
   }
-  // The gathered input of a linear layer in plain PyTorch, for its gradient.
   // FSDP's units in a layer: torchtitan wraps experts that ranks share by themselves.
   std::int64_t units() const {
     return plain_torch() && !framework.flat_parameters && experts.count > 0 && experts.ep > 1 ? 2
                                                                                               : 1;
   }
+  // Plain PyTorch keeps the gathered input of a linear layer for its gradient.
   bool keeps_gathered() const { return plain_torch() && sequence_parallel; }
   // Width of what attention puts out.
   std::int64_t v_head_dim() const { return latent.v_dim > 0 ? latent.v_dim : head_dim; }

@@ -22,8 +22,10 @@ void AddLatent(const Shape& s, std::vector<std::int64_t>* out) {
   out->insert(out->end(), {(l.kv_rank + l.rope_dim) * s.hidden, l.kv_rank,
                            l.kv_rank * s.heads * (l.nope_dim + l.v_dim)});
   if (!l.sparse()) return;
-  out->insert(out->end(), {l.q_rank * l.index_heads * l.index_dim, l.index_dim * s.hidden,
-                           l.index_dim, l.index_dim, l.index_heads * s.hidden});
+  out->insert(out->end(),
+              {l.index_width(s.hidden) * l.index_heads * l.index_dim, l.index_dim * s.hidden,
+               l.index_dim, l.index_dim, l.index_heads * s.hidden});
+  if (l.q_rank == 0) out->insert(out->end(), 2, s.hidden);
 }
 
 // All of it is split over the tensor-parallel ranks by heads.

@@ -1,7 +1,6 @@
 #include "orrery/workload/schedules/loops.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "orrery/workload/schedules/algorithms.h"
 

@@ -1,10 +1,7 @@
 #include "orrery/workload/schedules/patterns.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
@@ -155,7 +152,7 @@ constexpr std::array<Row, 22> kRows = {{
      true,
      Rounds},
     {{"rabenseifner",
-      "All-reduce: reduce-scatter by halving, far ranks first, all-gather by doubling.", "",
+      "All-reduce: reduce-scatter by halving, near ranks first, all-gather by doubling.", "",
       kPatternSize | kPatternCompute},
      Posting::kAhead,
      [](ScheduleWriter* w, Team t, const Request& r) { Rabenseifner(w, t, r.bytes, r.compute_ns); },

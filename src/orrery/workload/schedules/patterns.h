@@ -4,14 +4,12 @@
 // To add one: a function in its family's file, a row in patterns.cc.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "orrery/base/schema.h"
 #include "orrery/base/status.h"
-#include "orrery/base/time.h"
 #include "orrery/formats/section.h"
 #include "orrery/graph/graph.h"
 

@@ -1,4 +1,3 @@
-#include <utility>
 
 #include "orrery/workload/schedules/algorithms.h"
 

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "orrery/graph/verify/verify.h"
 #include "orrery/workload/test_support.h"
 

@@ -9,6 +9,8 @@
 // a grouped cast.
 #pragma once
 
+#include <string_view>
+
 #include "orrery/workload/generators/block_writer.h"
 #include "orrery/workload/generators/shape.h"
 

@@ -13,12 +13,9 @@
 namespace orrery::workload {
 
 using graph::Buffer;
-using graph::Collective;
 using graph::Gemm;
 using graph::GemmLayout;
-using graph::GroupSlot;
 using graph::Lifetime;
-using graph::MemoryBound;
 using graph::MemoryKind;
 using graph::MemoryOp;
 using graph::Pass;
@@ -58,40 +55,10 @@ Gemm Grouped(const Shape& s, std::int64_t m, std::int64_t n, std::int64_t k, Gem
           .kind = graph::GemmKind::kGrouped};
 }
 
-// Rows of `rows` tokens read and written once, gathered by index.
-MemoryBound Moved(const Shape& s, MemoryOp op, std::int64_t read_rows, std::int64_t written_rows,
-                  Pass pass) {
-  const std::int64_t width = s.experts.width;
-  MemoryBound k = Elementwise(s, op, std::max(read_rows, written_rows), width, 0, 0, pass);
-  k.bytes_read = read_rows * width * s.element_bytes;
-  k.bytes_written = written_rows * width * s.element_bytes;
-  return k;
-}
-
 // Calls over the experts of a pass with `gemms` grouped GEMMs, the casts of its operand included.
 std::int64_t Calls(const Shape& s, std::int64_t gemms) { return gemms + (IsLow(s) ? 1 : 0); }
 
-// Who sends how much, where it is not the same to all; what was received goes back.
-struct Shared {
-  SharesId shares;
-  bool returned = false;
-};
-
-void Collect(const Shape& s, BlockWriter* w, std::string_view name, Collective kind,
-             GroupSlot group, std::int64_t bytes, graph::DType dtype, bool blocking = true,
-             const Shared& shared = {}) {
-  w->Host("communication", s.framework.host.communication);
-  w->Comm(name, {.collective = kind,
-                 .group = group,
-                 .stream = group == GroupSlot::kEp ? kEpStream : kExpertTpStream,
-                 .blocking = blocking,
-                 .event = blocking ? graph::kNoEvent : kExpertEvent,
-                 .dtype = dtype,
-                 .bytes = {.value = bytes},
-                 .shares = shared.shares,
-                 .returned = shared.shares.valid() && shared.returned});
-}
-
+constexpr std::uint32_t kUnscaledId = 69;
 constexpr std::uint32_t kFirstId = 70;  // of buffers, behind those of layers and of the ends
 bool RunsAgain(const Shape& s) {
   return s.recompute == Recompute::kFull || s.recomputes(kRecomputeMoe);
@@ -158,6 +125,9 @@ ExpertWriter::ExpertWriter(const Shape& s, BlockWriter* w)
   activated_ =
       make("experts.activation.output", LinearBytes(routed_, load_.rows * e_.ffn), function);
   shared_fc1_ = make("shared.fc1.output", ActivationInputBytes(s, shared_fc1), again);
+  unscaled_ = w->Named(kUnscaledId, "experts.fc2.output",
+                       s.framework.expert_loop ? load_.rows * e_.width * b : 0,
+                       MemoryKind::kActivation, again ? Lifetime::kCall : Lifetime::kMicrobatch);
   shared_act_ =
       make("shared.activation.output", LinearBytes(dense_, s.tokens() * e_.shared), again);
   if (!s.framework.fp8_activation_input) return;
@@ -246,141 +216,6 @@ void ExpertWriter::Latent(std::string_view name, std::int64_t out, std::int64_t 
   gemm(out, in, tokens, GemmLayout::kTN);
 }
 
-// HybridEP knows where tokens go from every rank's map of choices, a byte an expert: it gathers the
-// maps of all tokens and counts them twice (hybrid_ep/executor.cu, allgather_routing_map and scan).
-void ExpertWriter::RoutingMap() {
-  if (e_.dispatcher != Dispatcher::kHybridEp || e_.ep == 1) return;
-  const std::int64_t tokens = s_.local_tokens() * e_.ep;
-  w_->Comm("all_gather.routing_map", {.collective = Collective::kAllGather,
-                                      .group = GroupSlot::kEp,
-                                      .stream = kEpStream,
-                                      .blocking = true,
-                                      .dtype = graph::DType::kFp8,
-                                      .bytes = {.value = tokens * e_.count}});
-  w_->Kernel("scan_routing_map", Elementwise(s_, MemoryOp::kRouterTopk, tokens,
-                                             e_.count / e_.domains, 2, 0, Pass::kForward));
-}
-
-// What HybridEP sends with a token on its way to the experts, and back with its gradient: fp32
-// probabilities of all experts in the NVLink domain that it goes to, zeros included.
-std::int64_t ExpertWriter::ProbabilityBytes(Way way) const {
-  if (e_.dispatcher != Dispatcher::kHybridEp || way != Way::kThere) return 0;
-  return e_.count / e_.domains * 4;
-}
-
-// A pass in reverse turns a way round: its permutation spreads gradients where forward gathered.
-void ExpertWriter::Permute(Way way, Pass pass) {
-  const bool there = (way == Way::kThere) == (pass == Pass::kForward);
-  const std::int64_t tokens = s_.local_tokens();
-  // HybridEP launches its own kernel (hybrid_ep/executor.cu), behind the exchange.
-  if (e_.dispatcher != Dispatcher::kHybridEp) ExpertHost(s_, w_, ExpertPiece::kPermute, pass);
-  if (TorchExperts(s_)) return TorchPermute(s_, w_, load_.sent, way == Way::kThere, pass);
-  if (e_.dispatcher == Dispatcher::kAllToAll) {
-    w_->Kernel(there ? "permute" : "unpermute",
-               there ? Moved(s_, MemoryOp::kPermute, load_.sent, load_.sent, pass)
-                     : Moved(s_, MemoryOp::kUnpermute, load_.sent, tokens, pass));
-  }
-  if (e_.dispatcher == Dispatcher::kHybridEp) {
-    MemoryBound moved = there ? Moved(s_, MemoryOp::kPermute, load_.once, load_.rows, pass)
-                              : Moved(s_, MemoryOp::kUnpermute, load_.rows, load_.once, pass);
-    // Gradients of probabilities go back as whole rows, zeros of other ranks' experts included.
-    if (!there) moved.bytes_written += load_.once * ProbabilityBytes(way);
-    w_->Kernel(there ? "permute" : "unpermute", moved);
-  }
-  if (e_.dispatcher == Dispatcher::kAllGather) {
-    const std::int64_t all = tokens * e_.ep * e_.etp;
-    w_->Kernel(there ? "permute" : "unpermute",
-               there ? Moved(s_, MemoryOp::kPermute, load_.rows, load_.rows, pass)
-                     : Moved(s_, MemoryOp::kUnpermute, load_.rows, all, pass));
-  }
-}
-
-// Copies between an expert's rows and as many as low precision can multiply (Transformer Engine's
-// Fp8Padding and its reverse).
-void ExpertWriter::Pad(std::string_view name, Pass pass) {
-  if (!e_.pads) return;
-  ExpertHost(s_, w_, ExpertPiece::kSort, pass);
-  w_->Kernel(name, Moved(s_, MemoryOp::kCopy, load_.rows, load_.rows, pass));
-}
-
-// Rows in order of their expert, or back; only some dispatchers leave this to do. DeepEP's tokens
-// arrive once a rank and are copied to each of their experts here, or summed up.
-void ExpertWriter::Sort(Way way, Pass pass) {
-  const bool there = (way == Way::kThere) == (pass == Pass::kForward);
-  if (TorchExperts(s_)) {
-    ExpertHost(s_, w_, ExpertPiece::kSort, pass);
-    return TorchSort(s_, w_, load_.rows, way == Way::kThere, pass);
-  }
-  const bool needed =
-      e_.dispatcher == Dispatcher::kDeepEp ||
-      (e_.dispatcher == Dispatcher::kAllToAll && e_.local > 1 && (e_.ep > 1 || e_.etp > 1));
-  if (needed) {
-    ExpertHost(s_, w_, ExpertPiece::kSort, pass);
-    w_->Kernel("sort_by_expert", Moved(s_, MemoryOp::kPermute, there ? load_.once : load_.rows,
-                                       there ? load_.rows : load_.once, pass));
-  }
-}
-
-void ExpertWriter::Exchange(Way way, Pass pass, bool blocking) {
-  const bool there = (way == Way::kThere) == (pass == Pass::kForward);
-  const std::int64_t token = e_.width * s_.element_bytes;
-  if (e_.ep > 1 || e_.etp > 1) ExpertHost(s_, w_, ExpertPiece::kExchange, pass);
-  if (e_.dispatcher == Dispatcher::kAllGather) {
-    const auto kind = there ? Collective::kAllGather : Collective::kReduceScatter;
-    const std::int64_t one = s_.local_tokens() * token;
-    const auto over = [&](GroupSlot group, std::int64_t ranks, std::int64_t gathered) {
-      if (ranks == 1) return;
-      Collect(s_, w_, there ? "all_gather.tokens" : "reduce_scatter.tokens", kind, group, gathered,
-              s_.dtype);
-      if (way != Way::kThere || pass != Pass::kForward) return;
-      Collect(s_, w_, "all_gather.choices", Collective::kAllGather, group,
-              gathered / token * e_.count * 5, graph::DType::kFp32);
-    };
-    if (there) {
-      over(GroupSlot::kEp, e_.ep, one * e_.ep);
-      over(GroupSlot::kExpertTp, e_.etp, one * e_.ep * e_.etp);
-    } else {
-      over(GroupSlot::kExpertTp, e_.etp, one * e_.ep * e_.etp);
-      over(GroupSlot::kEp, e_.ep, one * e_.ep);
-    }
-    return;
-  }
-  const std::string_view name = there ? "dispatch" : "combine";
-  const Shared shared{e_.shares, !there};
-  const std::int64_t gathered = load_.rows * token;
-  if (!there && e_.etp > 1) {
-    Collect(s_, w_, "reduce_scatter.tokens", Collective::kReduceScatter, GroupSlot::kExpertTp,
-            gathered, s_.dtype);
-  }
-  if (e_.ep > 1) {
-    if (way == Way::kThere && e_.dispatcher == Dispatcher::kAllToAll && !TorchExperts(s_)) {
-      Collect(s_, w_, "weights", Collective::kAllToAll, GroupSlot::kEp, load_.on_wire * 4,
-              graph::DType::kFp32, true, shared);
-    }
-    Collect(s_, w_, name, Collective::kAllToAll, GroupSlot::kEp,
-            load_.on_wire * (token + ProbabilityBytes(way)), s_.dtype, blocking, shared);
-  }
-  if (there && e_.etp > 1) {
-    Collect(s_, w_, "all_gather.tokens", Collective::kAllGather, GroupSlot::kExpertTp, gathered,
-            s_.dtype);
-  }
-}
-
-void ExpertWriter::SharedForward(bool first_half) {
-  if (e_.shared == 0) return;
-  if (first_half) {
-    Enter("layers.mlp.shared_experts.fc1", Pass::kForward);
-    w_->Alloc(AsMade(shared_wide_, shared_fc1_));
-    ColumnForward(dense_, w_, "shared_fc1", s_.hidden, fc1(e_.shared));
-    w_->Alloc(shared_act_);
-    Activation(Pass::kForward, s_.tokens(), e_.shared);
-    StoreNarrow(s_, w_, shared_wide_, shared_fc1_);
-    return;
-  }
-  Enter("layers.mlp.shared_experts.fc2", Pass::kForward);
-  RowForward(dense_, w_, "shared_fc2", e_.shared, s_.hidden);
-}
-
 // Biases behind fc2, weighted as their rows are by the router's fp32 weights: expert by expert a
 // piece is cut out, the scaled bias added in fp32, and all pieces are put together and converted
 // (Megatron's TEGroupedMLP._apply_bias). Backward: gradients of pieces, biases and weights.
@@ -449,18 +284,15 @@ void ExpertWriter::Forward(bool keep) {
     w_->Alloc(latent_);
     Latent("down", e_.width, s_.hidden, pass);
   }
+  if (s_.framework.expert_loop) {
+    LoopForward(keep);
+    return FinishForward(keep);
+  }
   w_->Module("layers.mlp.preprocess");
   ExpertHost(s_, w_, ExpertPiece::kPreprocess, pass);
   Enter("layers.mlp.dispatch", pass);
   RoutingMap();
-  // The host must know how many tokens every expert has before it can launch the grouped GEMMs.
-  if (e_.host_reads) {
-    if (e_.ep > 1 && e_.dispatcher == Dispatcher::kAllToAll) {
-      Collect(s_, w_, "all_gather.counts", Collective::kAllGather, GroupSlot::kEp,
-              e_.ep * e_.count * 8, graph::DType::kInt64);
-    }
-    w_->HostSync("tokens_per_expert");
-  }
+  ReadCounts();
   const Buffer sent =
       w_->Temporary("dispatch.tokens", load_.arrived * token, MemoryKind::kCommunication);
   w_->Alloc(sent);
@@ -494,38 +326,7 @@ void ExpertWriter::Forward(bool keep) {
   if (e_.latent) Latent("up", s_.hidden, e_.width, pass);
   w_->Free(back);
   w_->Free(out);
-  if (!keep) w_->Free(logits_);
-  if (!keep && e_.latent) w_->Free(latent_);
-  if (e_.shared == 0) return;
-  if (!overlaps()) {
-    SharedForward(true);
-    SharedForward(false);
-  }
-  w_->Kernel("add_shared", Elementwise(s_, MemoryOp::kAdd, s_.local_tokens(), s_.hidden,
-                                       2 * s_.element_bytes, s_.element_bytes, pass));
-  if (keep) return;
-  w_->Free(shared_fc1_);
-  w_->Free(shared_act_);
-}
-
-void ExpertWriter::SharedBackward() {
-  if (e_.shared == 0) return;
-  Enter("layers.mlp.shared_experts.fc2", Pass::kBackward);
-  const std::int64_t b = s_.element_bytes;
-  const Buffer act = w_->Temporary("shared.activation.gradient", s_.tokens() * e_.shared * b);
-  const Buffer fc = w_->Temporary("shared.fc1.gradient", s_.tokens() * fc1(e_.shared) * b);
-  w_->Alloc(act);
-  RowBackward(dense_, w_, "shared_fc2", e_.shared, s_.hidden);
-  w_->Free(shared_act_);
-  w_->Alloc(fc);
-  Widen(s_, w_, shared_wide_, shared_fc1_);
-  Activation(Pass::kBackward, s_.tokens(), e_.shared);
-  w_->Free(shared_wide_);
-  w_->Free(act);
-  w_->Free(shared_fc1_);
-  Enter("layers.mlp.shared_experts.fc1", Pass::kBackward);
-  ColumnBackward(dense_, w_, "shared_fc1", s_.hidden, fc1(e_.shared), false);
-  w_->Free(fc);
+  FinishForward(keep);
 }
 
 void ExpertWriter::ExpertsBackward() {
@@ -576,6 +377,10 @@ void ExpertWriter::ExpertsBackward() {
 
 void ExpertWriter::Backward() {
   const Pass pass = Pass::kBackward;
+  if (s_.framework.expert_loop) {
+    LoopBackward();
+    return FinishBackward();
+  }
   const std::int64_t token = e_.width * s_.element_bytes;
   const Buffer wire =
       w_->Temporary("combine.gradient", load_.arrived * token, MemoryKind::kCommunication);
@@ -605,16 +410,7 @@ void ExpertWriter::Backward() {
     Latent("down", e_.width, s_.hidden, pass);
     w_->Free(latent_);
   }
-  if (!overlaps()) SharedBackward();
-  Router(pass);
-  w_->Free(logits_);
-  // Gradients of the norm's output: experts', router's, shared experts'.
-  const std::int64_t b = s_.element_bytes;
-  const std::int64_t branches = e_.shared > 0 ? 2 : 1;
-  for (std::int64_t i = 0; i < branches; ++i) {
-    w_->Kernel("branch_gradient",
-               Elementwise(s_, MemoryOp::kAdd, s_.local_tokens(), s_.hidden, 2 * b, b, pass));
-  }
+  FinishBackward();
 }
 
 }  // namespace orrery::workload

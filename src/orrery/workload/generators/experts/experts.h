@@ -33,6 +33,8 @@
 // DeepEP's README; read for their behaviour.
 #pragma once
 
+#include <string_view>
+
 #include "orrery/workload/generators/block_writer.h"
 #include "orrery/workload/generators/experts/expert_adapters.h"
 #include "orrery/workload/generators/shape.h"
@@ -72,6 +74,7 @@ class ExpertWriter {
   void Permute(Way way, graph::Pass pass);
   void Exchange(Way way, graph::Pass pass, bool blocking);
   void RoutingMap();
+  void ReadCounts();
   std::int64_t ProbabilityBytes(Way way) const;
   void Sort(Way way, graph::Pass pass);
   void Pad(std::string_view name, graph::Pass pass);
@@ -79,6 +82,12 @@ class ExpertWriter {
   void SharedBackward();
   void ExpertsForward(bool keep);
   void ExpertsBackward();
+  // All of it between router and the sum of branches, expert by expert (expert_loop.cc).
+  void LoopForward(bool keep);
+  // The shared experts, and what is not kept.
+  void FinishForward(bool keep);
+  void LoopBackward();
+  void FinishBackward();  // of shared experts and router
   void OutputBias(graph::Pass pass);
   void Activation(graph::Pass pass, std::int64_t rows, std::int64_t cols);
   void Clamp(graph::Pass pass, std::int64_t rows, std::int64_t cols);
@@ -99,6 +108,7 @@ class ExpertWriter {
   ExpertAdapters adapters_;
   graph::Buffer logits_, latent_, permuted_, fc1_out_, unweighted_, activated_, shared_fc1_,
       shared_act_;
+  graph::Buffer unscaled_;                // a loop's rows before their weights
   graph::Buffer fc1_wide_, shared_wide_;  // where they are kept in fewer bits (stored_inputs.h)
 };
 

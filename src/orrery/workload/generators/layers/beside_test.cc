@@ -134,6 +134,35 @@ TEST(PostNorms, ExpertsHaveThem) {
   EXPECT_EQ(SavedBytes(FindBlock(g, "layer.forward")), -SavedBytes(FindBlock(g, "layer.backward")));
 }
 
+// Norms behind short convolutions, and behind the feed-forwards that follow them (LFM3).
+TEST(PostNorms, MixersHaveThem) {
+  Model m = Decoder();
+  m.pattern = "mm";
+  m.mamba = {.kind = Mixer::kShortConv,
+             .heads = 8,
+             .head_dim = 32,
+             .state = 1,
+             .groups = 8,
+             .conv = 7,
+             .chunk = 64};
+  const Model before = m;
+  m.post_norms = true;
+  ASSERT_TRUE(Validate(m).ok()) << Validate(m).message();
+  EXPECT_EQ(m.parameters() - before.parameters(), 2 * 2 * 256);
+  EXPECT_EQ(Elements(m), m.parameters());
+  EXPECT_EQ(Norms(before), 2);
+  EXPECT_EQ(Norms(m), 4);
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+    Plan p = OneGpu();
+    p.memory.recompute = recompute;
+    const graph::Graph g = Make(m, p);
+    const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(SavedBytes(FindBlock(g, "layer.forward")),
+              -SavedBytes(FindBlock(g, "layer.backward")));
+  }
+}
+
 // Heads of 512 in the layers without a window are unfused where the framework's library is
 // Transformer Engine, those of 256 beside them are not.
 TEST(WideHeads, AreUnfusedWhereNoKernelTakesThem) {

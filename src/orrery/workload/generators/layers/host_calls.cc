@@ -108,13 +108,23 @@ void AddAdapters(const Shape& s, bool again, Sum* sum) {
 HostCalls PassCalls(const Shape& s, Pass pass, bool again) {
   Sum sum(pass);
   const std::int64_t attention = AttentionLayers(s), mlp = MlpLayers(s);
-  const std::int64_t linears = attention + mlp, norms = Norms(s);
+  const bool routes = s.feeds_forward && s.experts.count > 0;
+  const std::int64_t loops = routes && s.framework.expert_loop ? s.experts.local : 0;
+  const std::int64_t each = s.activation == Activation::kSwiglu ? 3 : 2;
+  const std::int64_t linears = attention + mlp + loops * each + (loops > 0 ? 1 : 0);
+  const std::int64_t norms = Norms(s);
   sum.Add("linear", linears);
   sum.Add(s.norm == Norm::kRmsNorm ? "rms_norm" : "layer_norm", norms);
   if (s.mixes()) sum.Add("attention");
   if (s.attends && !s.flash()) sum.Add("eager_attention");
   if (mlp > 0) sum.Add(mlp == 3 ? "gated_mlp" : "plain_mlp");
-  if (s.feeds_forward && s.experts.count > 0) sum.Add("experts");
+  if (loops > 0) {
+    sum.Add("looped_router");
+    sum.Add("looped_expert", loops);
+    sum.Add(each == 3 ? "gated_mlp" : "plain_mlp", loops);
+  } else if (routes) {
+    sum.Add("experts");
+  }
   sum.Add("bias", (s.attends && s.qkv_bias ? attention - 1 : 0) +
                       (s.attends && s.projection_bias ? 1 : 0) + (s.mlp_bias ? mlp : 0));
   AddWeights(s, linears, norms, &sum);

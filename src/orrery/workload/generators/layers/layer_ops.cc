@@ -185,6 +185,7 @@ void WriteGemm(const Shape& s, BlockWriter* w, std::string_view name, Gemm gemm)
   if (weights && s.frozen()) return;
   gemm.accumulate = weights && s.gemm_adds();
   gemm.out_dtype = gemm.accumulate ? s.gradient_dtype : s.dtype;
+  if (gemm.layout == GemmLayout::kNT) CastWeight(s, w, gemm.k, gemm.batch * gemm.n);
   if (!weights) return MultiplyByWeight(s, w, name, gemm);
   w->Kernel(name, gemm);
   if (s.gemm_adds()) return;

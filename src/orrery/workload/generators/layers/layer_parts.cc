@@ -119,6 +119,7 @@ void LayerWriter::MambaForward(bool keep) {
   w_->Alloc(projected);
   MambaWriter(s_, w_).Forward(keep);
   Drop(keep_norm, norm1_out_);
+  PostNorm("layers.post_mamba_norm", keep, post1_);
   Enter("layers.mamba.bias_dropout_add");
   w_->Alloc(mask1_);
   w_->Alloc(middle_);
@@ -131,8 +132,10 @@ void LayerWriter::MambaBackward() {
   EnterBackward("layers.mamba.bias_dropout_add");
   BiasDropoutAddBackward(false);
   w_->Free(mask1_);
+  const Buffer behind = PostNormBackward("layers.post_mamba_norm", post1_);
   NormAgain("layers.input_norm", norm1_stats_, norm1_out_);
   MambaWriter(s_, w_).Backward();
+  w_->Free(behind);
   w_->Free(norm1_out_);
   EnterBackward("layers.input_norm");
   NormAndResidualBackward({norm1_stats_});

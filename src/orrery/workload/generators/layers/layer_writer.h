@@ -2,7 +2,7 @@
 #pragma once
 
 #include <initializer_list>
-#include <optional>
+#include <string_view>
 
 #include "orrery/workload/generators/layers/encoder_decoder.h"
 

@@ -130,6 +130,35 @@ TEST(Lora, ShardedByUnits) {
   EXPECT_EQ(DpBytes(g, graph::Collective::kReduceScatter), 2 * 4 * 3 * kAdapters);
 }
 
+// DeepSpeed's ZeRO-2 knows the optimizer's parameters alone: three layers' adapters, in 16 bits,
+// are reduced with each of two micro-batches and gathered once; frozen weights stay whole.
+TEST(Lora, DeepSpeedZero2) {
+  Plan plan = {.parallel = {.dp = 4},
+               .batch = {.global_batch = 8, .seq_len = 256},
+               .memory = {.sharding = Sharding::kZero2}};
+  plan.lora.rank = 8;
+  plan.framework.reducer = Reducer::kDeepSpeed;
+  plan.framework.grad_reduce_fp32 = false;
+  plan.framework.overlap_param_gather = false;
+  plan.framework.bucket_elements = 500'000;
+  const graph::Graph g = Make(SmallGpt(3), plan);
+  const Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(verified.ok()) << verified.message();
+  std::int64_t reduced = 0, kept = 0;
+  for (const graph::Call& call : g.programs.front().calls) {
+    for (const graph::Comm& comm : g.blocks[call.block.index()].comms) {
+      const bool some = comm.collective == graph::Collective::kAllReduce && comm.bytes.value > 1024;
+      reduced += some ? comm.bytes.value : 0;
+    }
+  }
+  EXPECT_EQ(reduced, 2 * 2 * 3 * kAdapters);
+  EXPECT_EQ(DpBytes(g, graph::Collective::kAllGather), 2 * 3 * kAdapters);
+  for (const graph::Buffer& b : FindBlock(g, "static").buffers) {
+    if (g.name(b.name) == "gradients") kept = b.bytes;
+  }
+  EXPECT_EQ(kept, 2 * 3 * kAdapters / 4);
+}
+
 // DistributedDataParallel, as PEFT runs it: frozen weights in 16 bits, adapters in fp32, cast where
 // they are used; only their gradients are reduced.
 TEST(Lora, Replicated) {

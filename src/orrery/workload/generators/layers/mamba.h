@@ -50,6 +50,8 @@
 // again (checkpoint_lvl 1) and the gate with the scan. tp 1 and cp 1.
 #pragma once
 
+#include <string_view>
+
 #include "orrery/workload/generators/block_writer.h"
 #include "orrery/workload/generators/shape.h"
 

@@ -35,7 +35,7 @@ std::vector<Matrix> MoreMatrices(const Shape& s) {
   if (s.crosses) all = {{s.query() + 2 * s.key_value(), s.hidden}, {s.hidden, s.context()}};
   if (s.attends && s.latent.sparse()) {
     const Latent& l = s.latent;
-    all.insert(all.end(), {{l.index_heads * l.index_dim, l.q_rank},
+    all.insert(all.end(), {{l.index_heads * l.index_dim, l.index_width(s.hidden)},
                            {l.index_dim, s.hidden},
                            {l.index_heads, s.hidden}});
   }

@@ -66,10 +66,16 @@ void IndexForward(const Shape& s, BlockWriter* w) {
   if (s.sequence_parallel) {
     TpCollective(s, w, "all_gather.hidden", graph::Collective::kAllGather,
                  s.tokens() * s.hidden * e, s.dtype);
-    TpCollective(s, w, "all_gather.queries", graph::Collective::kAllGather,
-                 s.tokens() * l.q_rank * e, s.dtype);
+    if (l.q_rank > 0) {
+      TpCollective(s, w, "all_gather.queries", graph::Collective::kAllGather,
+                   s.tokens() * l.q_rank * e, s.dtype);
+    }
   }
-  Linear(s, w, "index_q", l.q_rank, l.index_heads * l.index_dim, Pass::kForward);
+  if (l.q_rank == 0) {
+    w->Kernel("index_q_norm",
+              Elementwise(s, MemoryOp::kLayerNorm, s.tokens(), s.hidden, e, e, Pass::kForward));
+  }
+  Linear(s, w, "index_q", l.index_width(s.hidden), l.index_heads * l.index_dim, Pass::kForward);
   Linear(s, w, "index_k", s.hidden, l.index_dim, Pass::kForward);
   w->Kernel("index_norm",
             Elementwise(s, MemoryOp::kLayerNorm, s.tokens(), l.index_dim, e, e, Pass::kForward));
@@ -116,7 +122,17 @@ void IndexBackward(const Shape& s, BlockWriter* w) {
                                       Pass::kBackward));
   AccumulateGradient(s, w, "weight_gradient", 2 * l.index_dim);
   Linear(s, w, "index_k", s.hidden, l.index_dim, Pass::kBackward);
-  Linear(s, w, "index_q", l.q_rank, width, Pass::kBackward);
+  Linear(s, w, "index_q", l.index_width(s.hidden), width, Pass::kBackward);
+  if (l.q_rank > 0) return;
+  WriteGemm(s, w, "index_q",
+            {.m = s.tokens(),
+             .n = s.hidden,
+             .k = width,
+             .dtype = s.dtype,
+             .layout = GemmLayout::kNN});  // for the norm's weights
+  w->Kernel("index_q_norm",
+            Elementwise(s, MemoryOp::kLayerNorm, s.tokens(), s.hidden, 2 * e, e, Pass::kBackward));
+  AccumulateGradient(s, w, "weight_gradient", 2 * s.hidden);
 }
 
 void AbsorbForward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t width) {
@@ -164,7 +180,8 @@ std::int64_t IndexSaved(const Shape& s) {
   const std::int64_t e = s.element_bytes;
   // Queries, the key before and after its norm, weights in fp32; indices, and scores of the
   // selected tokens.
-  return s.tokens() * ((l.index_heads + 2) * l.index_dim * e + l.index_heads * 4) +
+  const std::int64_t normed = l.q_rank == 0 ? s.hidden * e : 0;
+  return s.tokens() * ((l.index_heads + 2) * l.index_dim * e + l.index_heads * 4 + normed) +
          s.tokens() * SelectedTokens(s) * 8;
 }
 

@@ -7,7 +7,9 @@
 // tokens (DeepSeek-V3.2, 2025, section 2.1 and figure 2). The indexer is trained beside the model,
 // its inputs detached, on the divergence between its scores and attention's over the selected
 // tokens (section 2.1.1, sparse training; the dense warm-up is not modelled). Every tensor-parallel
-// rank has the indexer whole and runs it on all tokens.
+// rank has the indexer whole and runs it on all tokens. Its queries come from the compressed ones;
+// where queries are not compressed, from the layer's input behind a LayerNorm of its own (Mistral
+// Large 4; transformers 5.24.0, models/mistral_large4).
 //
 // Kernels: scores as a product that reduces over heads and their width at once, half of the square;
 // the sparse kernel as an attention kernel whose window is index_topk, the same pairs, at the rate
@@ -15,6 +17,8 @@
 // the paper; deepseek-ai/DeepSeek-V3.2-Exp, inference/model.py (Indexer), and Megatron Core's
 // experimental_attention_variant (absorbed_mla.py, dsa.py), read for their behaviour.
 #pragma once
+
+#include <string_view>
 
 #include "orrery/workload/generators/layers/layer_ops.h"
 

@@ -48,6 +48,22 @@ TEST(SparseAttention, TheIndexersParameters) {
   EXPECT_EQ(Latents(32).parameters() - Latents(0).parameters(), 2 * (3072 + 4096 + 32 + 512));
 }
 
+// From the layer's input in place of 96 values, and its LayerNorm of 2·256 weights (Mistral Large
+// 4): 256·2·16 of queries.
+TEST(SparseAttention, QueriesThatAreNotCompressed) {
+  Model m = Latents(32), dense = Latents(0);
+  m.latent.q_rank = dense.latent.q_rank = 0;
+  ASSERT_TRUE(Validate(m).ok()) << Validate(m).message();
+  EXPECT_EQ(m.parameters() - dense.parameters(), 2 * (8192 + 4096 + 32 + 512 + 512));
+  for (const int tp : {1, 2}) {
+    const graph::Graph g = Make(m, Flash(tp));
+    const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(SavedBytes(FindBlock(g, "layer.forward")),
+              -SavedBytes(FindBlock(g, "layer.backward")));
+  }
+}
+
 // Of 128 queries with at most 32 tokens, the first 32 see 1 to 32: 32 - 32² / 256 = 28 in the mean.
 // With as many tokens as there are, half of the square.
 TEST(SparseAttention, QueriesSeeTheBest) {
@@ -104,10 +120,7 @@ TEST(SparseAttention, WhatItIsNotBuiltWith) {
   plan = Flash();
   plan.framework.attention = AttentionBackend::kUnfused;
   EXPECT_THAT(Validate(Latents(32), plan).message(), HasSubstr("has kernels of its own"));
-  Model m = Latents(32);
-  m.latent.q_rank = 0;
-  EXPECT_THAT(Validate(m).message(), HasSubstr("set model.q_lora_rank"));
-  m = SmallGpt(2);
+  Model m = SmallGpt(2);
   m.latent.index_topk = 32;
   EXPECT_THAT(Validate(m).message(), HasSubstr("set model.kv_lora_rank"));
 }

@@ -1,7 +1,5 @@
 #include "orrery/workload/generators/layers/split_backward.h"
 
-#include <algorithm>
-
 #include "orrery/workload/generators/layers/layer_ops.h"
 #include "orrery/workload/generators/layers/precision.h"
 

@@ -17,6 +17,8 @@
 // heads.
 #pragma once
 
+#include <string_view>
+
 #include "orrery/workload/generators/block_writer.h"
 #include "orrery/workload/generators/shape.h"
 

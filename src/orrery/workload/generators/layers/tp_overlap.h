@@ -3,12 +3,12 @@
 // (transformer_engine/pytorch/module/base.py, initialize_ub).
 //
 //   qkv, fc1 forward;         ring exchange: a part of the tokens a rank. Each step sends the part
-//   projection, fc2           at hand to the next rank beside the GEMM over it; t - 1 steps, t
-//   GEMMs data gradient projection, fc2 forward   pipeline: the GEMM in four pieces of its output's
-//   width, each followed
-//                             by its reduce-scatter beside the next piece. With 8- and 4-bit
-//                             operands as NVIDIA's recipes for them: a piece of the tokens a rank,
-//                             sent to its owner, who sums what came
+//   projection, fc2           at hand to the next rank beside the GEMM over it; t - 1 steps,
+//   data gradient             t GEMMs
+//   projection, fc2 forward   pipeline: the GEMM in four pieces of its output's width, each
+//                             followed by its reduce-scatter beside the next piece. With 8- and
+//                             4-bit operands as NVIDIA's recipes for them: a piece of the tokens
+//                             a rank, sent to its owner, who sums what came
 //   qkv, fc1 backward         bulk: as without it, a collective beside a whole GEMM (layer_ops.cc)
 //
 // Of compiled plain PyTorch it is Inductor's micro-pipelined tensor parallelism (async TP,

@@ -6,7 +6,6 @@
 // parity so that a stage's send meets its neighbour's receive.
 #pragma once
 
-#include <array>
 #include <span>
 
 #include "orrery/workload/generators/block_writer.h"

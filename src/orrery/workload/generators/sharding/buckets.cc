@@ -1,5 +1,6 @@
 #include "orrery/workload/generators/sharding/buckets.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 
@@ -44,6 +45,19 @@ class Layout {
   bool used_ = false;
 };
 
+// Of every expert by itself where they are modules, else each product's of all experts together.
+void AddExperts(const Shape& s, std::vector<std::int64_t>* layer) {
+  const std::vector<std::int64_t> experts = ExpertParameters(s);
+  if (s.framework.expert_loop) {
+    layer->insert(layer->end(), experts.begin(), experts.end());
+    return;
+  }
+  const std::size_t each = s.mlp_bias ? 4 : 2;
+  for (std::size_t i = 0; i < std::min(each, experts.size()); ++i) {
+    layer->push_back(experts[i] * s.experts.local);
+  }
+}
+
 }  // namespace
 
 std::vector<Bucket> MakeUnits(const Shape& s, const ChunkParts& parts, std::int64_t ranks,
@@ -82,7 +96,11 @@ std::vector<Bucket> MakeBuckets(const Shape& s, const ChunkParts& parts, const B
   for (int unit = parts.layers; unit >= 1; --unit) {
     const Kind kind = parts.kind(unit);
     std::vector<std::int64_t>& layer = layers[kind];
-    if (layer.empty()) layer = TrainedParameters(OfKind(s, kind));
+    if (layer.empty()) {
+      const Shape of_kind = OfKind(s, kind);
+      layer = TrainedParameters(of_kind);
+      if (rule.whole && !s.frozen()) AddExperts(of_kind, &layer);
+    }
     for (std::size_t i = layer.size(); i-- > 0;) layout.Add(layer[i], unit, false);
   }
   if (parts.embedding && !s.frozen()) {

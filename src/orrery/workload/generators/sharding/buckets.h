@@ -31,6 +31,7 @@ struct BucketRule {
   std::int64_t first = 0;  // of the first bucket; 0: as the others
   std::int64_t dp = 1;
   bool distributed = false;
+  bool whole = false;  // experts are of all replicas, and lie among the others (DDP)
 };
 
 struct Bucket {

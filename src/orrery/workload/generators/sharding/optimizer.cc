@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <span>
-#include <utility>
 
 #include "orrery/workload/generators/layers/layer_ops.h"
 #include "orrery/workload/generators/layers/offload.h"
@@ -228,6 +226,9 @@ void CountTensors(const Shape& s, const std::vector<std::int64_t>& tensors,
 
 void CountLayer(const Shape& s, OptimizerCounts* counts) {
   CountTensors(s, TrainedParameters(s), counts);
+  if (s.framework.reducer != Reducer::kBuffer && !s.frozen()) {
+    CountTensors(s, ExpertParameters(s), counts);
+  }
   if (s.optimizer != Optimizer::kMuon) return;
   for (const Matrix& matrix : LayerMatrices(s)) counts->outside -= matrix.elements();
 }

@@ -90,9 +90,9 @@ constexpr std::int64_t PackStepFlags(bool distributed, bool fp16, std::int64_t n
 
 // Optimizer state of `shard` elements that stays on the GPU for ever.
 void WriteOptimizerState(const Shape& s, std::int64_t shard, std::int64_t number, BlockWriter* w);
-// From clipped fp32 gradients to fp32 parameters; on the CPU to parameters in the model's type.
 // Bytes of what Adam's unfused kernels hand on: of all tensors at once (foreach, one flat tensor).
 std::int64_t AdamTemporaries(const Shape& s, std::int64_t n);
+// From clipped fp32 gradients to fp32 parameters; on the CPU to parameters in the model's type.
 void WriteUpdate(const Shape& s, std::int64_t shard, std::int64_t number, BlockWriter* w);
 // Adafactor's sums over ranks, where tensors are sharded by rows: of a layer's tensors, or the
 // root's.

@@ -5,6 +5,8 @@
 // dp under ZeRO-1. Gradients of one chunk lie in one buffer, split into buckets.
 #pragma once
 
+#include <string_view>
+
 #include "orrery/workload/generators/block_writer.h"
 #include "orrery/workload/generators/shape.h"
 #include "orrery/workload/generators/sharding/tensor_gradients.h"

@@ -94,6 +94,17 @@ TEST(ShardGroups, Zero3Traffic) {
   EXPECT_EQ(bytes, 16 * once / 4);  // shards over the group, not over all
 }
 
+// OLMo-core: copies are reduced over with the last micro-batch alone.
+TEST(ShardGroups, CopiesAreReducedOverOnce) {
+  Plan plan = Grouped(Sharding::kZero3);
+  plan.framework.defer_all_reduce = true;
+  const graph::Graph g = Make(SmallGpt(2), plan);
+  const std::int64_t once = 2 * kGroupLayer + kGroupRoot;
+  EXPECT_EQ(SlotBytes(g, Collective::kReduceScatter, GroupSlot::kShard), 2 * 4 * once);
+  EXPECT_EQ(SlotBytes(g, Collective::kAllReduce, GroupSlot::kReplica), 4 * once / 4);
+  EXPECT_TRUE(graph::Verify(g, graph::VerifyLevel::kFull).ok());
+}
+
 TEST(ShardGroups, WholeGroupIsPlainSharding) {
   Plan plan = Grouped(Sharding::kZero1);
   plan.memory.shard_group = 8;

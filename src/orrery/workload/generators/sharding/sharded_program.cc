@@ -204,6 +204,8 @@ void WriteShardedProgram(const JobContext& job, graph::Program* out) {
     const bool kept = defers && i > 0 && plan.framework.flat_parameters && !job.shape->reshards;
     const std::int64_t gathered = kept ? call_flag::kGathered : kNoFlag;
     std::int64_t gradients = defers && !last ? call_flag::kDefers : kNoFlag;
+    const bool later = plan.hybrid() && job.shape->framework.defer_all_reduce && !defers;
+    if (later && !last) gradients += call_flag::kOwnGroup;
     if (i > 0) gradients += defers ? call_flag::kAdds : call_flag::kAccumulates;
     microbatch = i;
     call(BlockKind::kGatherRoot, root, ranks, gathered);

@@ -243,12 +243,15 @@ void ReducePart(const Shape& s, BlockWriter* w, const Part& part, const UnitMode
     // Nobody else has them.
   } else if (hybrid) {  // HSDP: within the group, then each shard over its copies
     comm.group = GroupSlot::kShard;
+    if (mode.own_group) comm.event = event;
     w->Comm("reduce_scatter", comm);
-    comm.collective = Collective::kAllReduce;
-    comm.group = GroupSlot::kReplica;
-    comm.bytes.value = shard * g;
-    comm.event = event;
-    w->Comm("all_reduce", comm);
+    if (!mode.own_group) {
+      comm.collective = Collective::kAllReduce;
+      comm.group = GroupSlot::kReplica;
+      comm.bytes.value = shard * g;
+      comm.event = event;
+      w->Comm("all_reduce", comm);
+    }
   } else {
     comm.event = event;
     w->Comm(part.experts ? "reduce_scatter.experts" : "reduce_scatter", comm);

@@ -15,8 +15,7 @@
 //     Without it the host runs ahead, and memory of gathered units that it has freed comes back
 //     only when the GPU has come so far (record_stream). On the GPU gathers are one ahead in both.
 //   - Resharding to a part (fully_shard's reshard_after_forward: an integer n): after forward a
-//   rank
-//     keeps 1/n of a unit in the compute type, and backward gathers over n neighbouring ranks.
+//     rank keeps 1/n of a unit in the compute type, and backward gathers over n neighbouring ranks.
 //   - One process group, hence one communicator: gathers and reductions run in order of issue.
 //   - Every micro-batch reduces its gradients, unless that is deferred (defer_grad_reduce): then a
 //     micro-batch but the last leaves them unsharded, in the compute type (flat parameters) or that
@@ -78,6 +77,7 @@ struct UnitMode {
   bool defers = false;       // gradients stay unsharded in what HoldUnit holds
   bool adds = false;         // those of earlier micro-batches are there
   bool gathered = false;     // parameters of an earlier micro-batch's gather are there
+  bool own_group = false;    // of shard groups: copies are reduced over later (defer_all_reduce)
 };
 
 // A layer's unit and those that come after it, in the pass's order.

@@ -73,6 +73,7 @@ graph::Buffer PassingGradients(const Shape& s, GradientsOf part, BlockWriter* w)
   const std::int64_t table = s.tied ? s.vocab * s.hidden : 0;
   if (part == GradientsOf::kLayer) {
     add(TrainedParameters(s));
+    if (!s.frozen()) add(ExpertParameters(s));
   } else if (!s.frozen() && part == GradientsOf::kEmbedding) {
     add(EmbeddingParameters(s));
     elements -= table;

@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "orrery/workload/generators/block_writer.h"
 #include "orrery/workload/generators/shape.h"

@@ -4,7 +4,6 @@
 // update's time).
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>

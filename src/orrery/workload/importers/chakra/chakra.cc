@@ -348,7 +348,8 @@ class Importer {
     const auto known = rank->groups.find(id);
     if (known == rank->groups.end() && id != kWorld) {
       return InvalidInput(
-          "group {} (pg_name) is not known: --comm-group-configuration=FILE lists communicators",
+          "communicator {} (pg_name) is not known: name the file that lists communicators, "
+          "--set chakra.comm_groups=FILE.json (PREFIX.groups.json beside the trace is found)",
           id);
     }
     if (known != rank->groups.end() && std::find(known->second.begin(), known->second.end(),

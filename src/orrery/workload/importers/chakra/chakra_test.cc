@@ -68,7 +68,8 @@ TEST(ImportChakra, NamesWhatIsWrong) {
   ChakraWriter unknown;
   unknown.Add(Collective(0, formats::ChakraCollective::kAllReduce, 8), "a", "9", {});
   const std::string with_unknown = unknown.Release();
-  EXPECT_THAT(error({with_unknown, with_unknown}), HasSubstr("group 9 (pg_name) is not known"));
+  EXPECT_THAT(error({with_unknown, with_unknown}),
+              HasSubstr("communicator 9 (pg_name) is not known"));
   ChakraWriter absent;
   const std::uint64_t deps[] = {5};
   absent.Add(Compute(0, 1), "a", "", deps);

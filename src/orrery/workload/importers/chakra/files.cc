@@ -1,5 +1,7 @@
 #include "orrery/workload/importers/chakra/files.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <filesystem>
 #include <map>
@@ -53,7 +55,7 @@ Result<std::vector<std::string>> InOrder(const std::map<std::size_t, std::string
   std::vector<std::string> files;
   for (const auto& [rank, file] : ranks) {
     if (rank != files.size()) {
-      return InvalidInput("'{}.{}.et' is missing: there are {} files of this trace, up to rank {}",
+      return InvalidInput("'{}.{}.et' is missing: this trace has {} files, up to rank {}",
                           Printable(prefix), files.size(), ranks.size(), ranks.rbegin()->first);
     }
     files.push_back(file);
@@ -70,7 +72,10 @@ Result<std::vector<std::string>> ChakraFiles(const std::vector<std::string>& pat
   if (fs::is_directory(path, error)) {
     ORRERY_ASSIGN_OR_RETURN(const ByPrefix found, List(path, nullptr));
     if (found.empty())
-      return InvalidInput("'{}' holds no PREFIX.RANK.et", Printable(path.string()));
+      return InvalidInput(
+          "'{}' holds no trace: no PREFIX.RANK.et of Chakra, and no file that tells "
+          "another format ('orrery list formats')",
+          Printable(path.string()));
     if (found.size() > 1) {
       return InvalidInput("'{}' holds several traces, '{}' and '{}' among them: name one as '{}'",
                           Printable(path.string()), Printable(found.begin()->first),
@@ -85,11 +90,26 @@ Result<std::vector<std::string>> ChakraFiles(const std::vector<std::string>& pat
     if (!name) return paths;  // a single rank under a name of its own
     prefix = name->prefix;
   }
-  ORRERY_ASSIGN_OR_RETURN(const ByPrefix found, List(path.parent_path(), &prefix));
+  ByPrefix found;
+  const fs::path folder = path.parent_path();
+  if (folder.empty() || fs::is_directory(folder, error)) {
+    ORRERY_ASSIGN_OR_RETURN(found, List(folder, &prefix));
+  }
   if (found.empty()) {
-    return InvalidInput("no such file, and no '{}.0.et'", Printable(path.string()));
+    const std::string shown = Printable(path.string());
+    return InvalidInput("cannot read '{}': No such file or directory{}; check the path", shown,
+                        path.has_extension() ? "" : fmt::format(", and no trace '{}.0.et'", shown));
   }
   return InOrder(found.begin()->second, (path.parent_path() / prefix).string());
+}
+
+std::string ChakraGroupsFile(const std::string& rank_file) {
+  const fs::path path(rank_file);
+  const std::optional<FileName> name = Split(path.filename().string());
+  if (!name) return "";
+  const fs::path groups = path.parent_path() / (name->prefix + ".groups.json");
+  std::error_code error;
+  return fs::is_regular_file(groups, error) ? groups.string() : "";
 }
 
 }  // namespace orrery::workload

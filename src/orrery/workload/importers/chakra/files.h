@@ -12,4 +12,8 @@ namespace orrery::workload {
 // several paths are the ranks' files in order. A rank that is missing is an error that names it.
 Result<std::vector<std::string>> ChakraFiles(const std::vector<std::string>& paths);
 
+// PREFIX.groups.json beside a rank's file, as `orrery convert` writes it; empty where there is
+// none.
+std::string ChakraGroupsFile(const std::string& rank_file);
+
 }  // namespace orrery::workload

@@ -9,7 +9,6 @@
 #include <unordered_map>
 
 #include "orrery/base/in_order.h"
-#include "orrery/base/time.h"
 #include "orrery/workload/importers/goal/goal.h"
 #include "orrery/workload/importers/mpi/collectives.h"
 #include "orrery/workload/importers/mpi/communicators.h"

@@ -1,8 +1,8 @@
 #include "orrery/workload/importers/nsys/join_calls.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
-#include <set>
 #include <unordered_map>
 
 #include "orrery/base/text.h"
@@ -19,10 +19,14 @@ constexpr const char* kTypes[] = {"Char", "Byte",  "Int",    "Int",      "Long",
                                   "Half", "Float", "Double", "BFloat16", "Byte", "Byte"};
 constexpr std::int64_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 
-// The process's number in "host:pid [device]".
+// The process's number in "host:pid [device]"; -1: there is none.
 std::int64_t NumberOf(const std::string& process) {
   const std::size_t colon = process.find(':');
-  return colon == std::string::npos ? -1 : std::atoll(process.c_str() + colon + 1);
+  std::int64_t number = -1;
+  if (colon != std::string::npos) {
+    std::from_chars(process.data() + colon + 1, process.data() + process.size(), number);
+  }
+  return number;
 }
 
 class Joiner {

@@ -1,10 +1,7 @@
 #include "orrery/workload/importers/pytorch/gpu_waits.h"
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
-
-#include "orrery/base/text.h"
 
 namespace orrery::workload {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 
 #include "orrery/workload/importers/pytorch/gpu_waits.h"
 

@@ -2,10 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "orrery/base/text.h"
-#include "orrery/base/time.h"
 
 namespace orrery::workload {
 namespace {
@@ -130,6 +127,11 @@ Status MoveStages(std::int64_t from, std::int64_t to, std::size_t micro_batches,
                         own, from, to);
   }
   const auto wanted = static_cast<std::size_t>(all / to);
+  constexpr std::size_t kMostLines = 10'000'000;  // as of a file
+  if ((before + wanted * each + behind) * micro_batches > kMostLines) {
+    return InvalidInput("{} layers on each of {} stages are more than {} lines", wanted, to,
+                        kMostLines);
+  }
   const std::size_t end = body.begin + body.length * micro_batches;
   ScaleGradients(body.begin, end, from, to, layers);
   std::vector<TextLayer> moved(layers->begin(),

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
@@ -21,6 +22,7 @@ using graph::Collective;
 using graph::GroupSlot;
 
 constexpr std::int64_t kMostGpus = 1 << 20;
+constexpr std::int64_t kMostMessageBytes = std::int64_t{1} << 50;  // as a layer's columns
 constexpr std::uint32_t kWeightStreams = 16;  // of weight gradients' communications
 
 // The first line: a policy, then keys with their numbers; a colon behind a key is optional.
@@ -54,7 +56,20 @@ struct Layout {
   std::int64_t ranks() const { return tp * dp * pp; }
 };
 
+// Numbers of the first line that products are made of.
+Status CheckHeader(const Header& header) {
+  const std::pair<const char*, std::int64_t> most[] = {
+      {"model_parallel_NPU_group", kMostGpus}, {"pp", kMostGpus}, {"pp_comm", kMostMessageBytes}};
+  for (const auto& [key, limit] : most) {
+    const std::int64_t number = header.Number(key, 1);
+    if (number <= limit) continue;
+    return InvalidInput("{} is {}, and at most {} is expected", key, number, limit);
+  }
+  return {};
+}
+
 Result<Layout> ReadLayout(const Header& header, const SimaiOptions& options) {
+  ORRERY_RETURN_IF_ERROR(CheckHeader(header));
   Layout l;
   const auto read = [&header](const char* key, std::int64_t otherwise) {
     return std::max<std::int64_t>(1, header.Number(key, otherwise));
@@ -332,7 +347,7 @@ class StageWriter {
   std::vector<std::uint32_t> last_;  // what the next operation waits for
 };
 
-// Members of a rank's groups, by the layout.
+// Members of a rank's groups, by the layout. O(ranks): a group is made with its first rank.
 void Bind(const Layout& l, graph::Graph* graph) {
   const std::int64_t n = l.ranks();
   graph->bindings.resize(static_cast<std::size_t>(n));
@@ -340,9 +355,15 @@ void Bind(const Layout& l, graph::Graph* graph) {
     return RankId(static_cast<std::size_t>((p * l.dp + d) * l.tp + t));
   };
   std::map<std::pair<GroupSlot, std::uint32_t>, GroupId> known;  // by first member
-  const auto bind = [&](RankId own, GroupSlot slot, const std::vector<RankId>& members) {
-    const auto [at, fresh] = known.emplace(std::pair{slot, members[0].value}, GroupId());
-    if (fresh) at->second = graph->groups.Add(slot, members);
+  std::vector<RankId> members;
+  const auto bind = [&](RankId own, GroupSlot slot, std::int64_t count, const auto& member) {
+    const auto [at, fresh] =
+        known.emplace(std::pair{slot, member(std::int64_t{0}).value}, GroupId());
+    if (fresh) {
+      members.clear();
+      for (std::int64_t i = 0; i < count; ++i) members.push_back(member(i));
+      at->second = graph->groups.Add(slot, members);
+    }
     graph->bindings[own.index()].groups[static_cast<std::size_t>(slot)] = at->second;
   };
   for (std::int64_t p = 0; p < l.pp; ++p) {
@@ -352,17 +373,15 @@ void Bind(const Layout& l, graph::Graph* graph) {
         graph::Binding& b = graph->bindings[own.index()];
         b.job = JobId(std::size_t{0});
         b.logical_rank = own.value;
-        std::vector<RankId> tp, dp, ep, expert_dp, pp;
-        for (std::int64_t i = 0; i < l.tp; ++i) tp.push_back(rank(i, d, p));
-        for (std::int64_t i = 0; i < l.dp; ++i) dp.push_back(rank(t, i, p));
-        for (std::int64_t i = 0; i < l.ep; ++i) ep.push_back(rank(t, d / l.ep * l.ep + i, p));
-        for (std::int64_t i = d % l.ep; i < l.dp; i += l.ep) expert_dp.push_back(rank(t, i, p));
-        for (std::int64_t i = 0; i < l.pp; ++i) pp.push_back(rank(t, d, i));
-        if (l.pp > 1) bind(own, GroupSlot::kPp, pp);
-        bind(own, GroupSlot::kTp, tp);
-        bind(own, GroupSlot::kDp, dp);
-        bind(own, GroupSlot::kEp, ep);
-        bind(own, GroupSlot::kExpertDp, expert_dp);
+        if (l.pp > 1) {
+          bind(own, GroupSlot::kPp, l.pp, [&](std::int64_t i) { return rank(t, d, i); });
+        }
+        bind(own, GroupSlot::kTp, l.tp, [&](std::int64_t i) { return rank(i, d, p); });
+        bind(own, GroupSlot::kDp, l.dp, [&](std::int64_t i) { return rank(t, i, p); });
+        bind(own, GroupSlot::kEp, l.ep,
+             [&](std::int64_t i) { return rank(t, d / l.ep * l.ep + i, p); });
+        bind(own, GroupSlot::kExpertDp, l.dp / l.ep,
+             [&](std::int64_t i) { return rank(t, d % l.ep + i * l.ep, p); });
         const bool ring = l.pp > 1 && l.chunks > 1;  // chunks go round
         if (p > 0 || ring) {
           b.peers[static_cast<std::size_t>(graph::PeerSlot::kPrevious)] =

@@ -223,6 +223,10 @@ TEST(Simai, RunsAtOtherSizes) {
   std::string experts = Sized(2, 3);
   experts.replace(experts.find("ALLREDUCE"), 9, "ALLTOALL_EP");
   EXPECT_THAT(error(experts, {.tp = 4}), HasSubstr("trace.tp: layer 'embedding' has ALLTOALL_EP"));
+  std::string many = Sized(2, 3);
+  many.replace(many.find("pp: 3"), 5, "pp: 1048576");
+  EXPECT_THAT(error(many, {.pp = 1}),
+              HasSubstr("4194304 layers on each of 1 stages are more than 10000000 lines"));
 }
 
 TEST(Simai, NamesWhatIsWrong) {
@@ -234,6 +238,13 @@ TEST(Simai, NamesWhatIsWrong) {
               HasSubstr("no multiple of TP 3"));
   EXPECT_THAT(error(Text("model_parallel_NPU_group: 2 pp: 2 ga: 3 all_gpus: 8")),
               HasSubstr("no lines repeat as often"));
+  // Products of these overflowed.
+  EXPECT_THAT(error(Text("model_parallel_NPU_group: 4000000000000000000 all_gpus: 8")),
+              HasSubstr("w.txt:1: model_parallel_NPU_group is 4000000000000000000, and at most "
+                        "1048576 is expected"));
+  EXPECT_THAT(error(Text("pp: 4000000000000000000 all_gpus: 8")), HasSubstr("w.txt:1: pp is 4"));
+  EXPECT_THAT(error(Text("pp: 2 ga: 2 all_gpus: 8 pp_comm 4000000000000000000")),
+              HasSubstr("w.txt:1: pp_comm is 4000000000000000000"));
   std::string wrong = Text("model_parallel_NPU_group: 2 ga: 2 all_gpus: 8");
   wrong.replace(wrong.find("ALLGATHER"), 9, "ALLGATHRE");
   EXPECT_THAT(error(wrong), HasSubstr("did you mean 'ALLGATHER'"));

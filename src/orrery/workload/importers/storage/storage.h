@@ -25,7 +25,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "orrery/base/status.h"
 #include "orrery/graph/graph.h"

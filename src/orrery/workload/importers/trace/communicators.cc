@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
-#include <tuple>
 
 #include "orrery/base/text.h"
 

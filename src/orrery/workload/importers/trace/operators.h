@@ -5,7 +5,7 @@
 // says) and the kind of its access, which sets the fraction of memory bandwidth.
 #pragma once
 
-#include <string>
+#include <string_view>
 
 #include "orrery/formats/rank_trace.h"
 #include "orrery/graph/kernel.h"

@@ -3,11 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
-#include <unordered_map>
 
-#include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/workload/importers/trace/communicators.h"
 #include "orrery/workload/importers/trace/lowering.h"
