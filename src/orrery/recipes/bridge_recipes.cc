@@ -69,12 +69,12 @@ std::string Yaml(const Recipe& recipe) {
 
 }  // namespace
 
-Result<std::string> BridgeRecipe(const std::string& name) {
+Result<std::string> BridgeRecipe(const std::string& name, std::string_view said) {
   const auto found = All().find(name);
   if (found != All().end()) return Yaml(found->second);
   std::vector<std::string_view> names;
   for (const auto& [known, recipe] : All()) names.push_back(known);
-  return InvalidInput("--recipe: {}; known are those of Megatron Bridge 0.6 for models of text",
+  return InvalidInput("{}: {}; known are those of Megatron Bridge 0.6 for models of text", said,
                       UnknownName("recipe", Printable(name, 80), names));
 }
 

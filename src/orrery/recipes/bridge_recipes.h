@@ -9,6 +9,6 @@ namespace orrery::recipes {
 
 // What `--recipe name` of Megatron Bridge's run_recipe.py sets, as its YAML. Error: no such recipe
 // is known, with the nearest that are.
-Result<std::string> BridgeRecipe(const std::string& name);
+Result<std::string> BridgeRecipe(const std::string& name, std::string_view said = "--recipe");
 
 }  // namespace orrery::recipes

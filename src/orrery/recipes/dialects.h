@@ -1,6 +1,7 @@
 // One function a dialect: files in, a job or problems out. Internal to recipes.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -53,6 +54,9 @@ Result<Imported> ReadMegatronScript(const std::vector<File>& files, const Option
 const Table& MegatronDeepSpeedTable();
 bool IsMegatronDeepSpeed(std::string_view text, const std::string& path);
 Result<Imported> ReadMegatronDeepSpeed(const std::vector<File>& files, const Options& options);
+const Table& SlimeTable();
+bool IsSlime(std::string_view text, const std::string& path);
+Result<Imported> ReadSlime(const std::vector<File>& files, const Options& options);
 const Table& MegatronPatchTable();
 bool IsMegatronPatch(std::string_view text, const std::string& path);
 Result<Imported> ReadMegatronPatch(const std::vector<File>& files, const Options& options);
@@ -86,6 +90,26 @@ const Table& AccelerateTable();
 bool IsAccelerate(std::string_view text, const std::string& path);
 const Table& TrainerTable();
 bool IsTrainer(std::string_view text, const std::string& path);
+const Table& TrainerPythonTable();
+bool IsTrainerPython(std::string_view text, const std::string& path);
+
+const Table& AwsFsdpTable();
+bool IsAwsFsdp(std::string_view text, const std::string& path);
+Result<Imported> ReadAwsFsdp(const std::vector<File>& files, const Options& options);
+
+const Table& HyperPodTable();
+bool IsHyperPod(std::string_view text, const std::string& path);
+
+const Table& OpenRlhfTable();
+bool IsOpenRlhf(std::string_view text, const std::string& path);
+
+const Table& VeOmniTable();
+bool IsVeOmni(std::string_view text, const std::string& path);
+Result<Imported> ReadVeOmni(const std::vector<File>& files, const Options& options);
+
+const Table& LlamaFactoryV1Table();
+bool IsLlamaFactoryV1(std::string_view text, const std::string& path);
+
 const Table& LlamaFactoryTable();
 bool IsLlamaFactory(std::string_view text, const std::string& path);
 // Frameworks around the Trainer (hubs.cc).
@@ -121,6 +145,10 @@ Result<Imported> ReadLitgpt(const std::vector<File>& files, const Options& optio
 const Table& OlmoTable();
 bool IsOlmo(std::string_view text, const std::string& path);
 Result<Imported> ReadOlmo(const std::vector<File>& files, const Options& options);
+
+const Table& OlmoCoreTable();
+bool IsOlmoCore(std::string_view text, const std::string& path);
+Result<Imported> ReadOlmoCore(const std::vector<File>& files, const Options& options);
 
 const Table& NanoGptTable();
 bool IsNanoGpt(std::string_view text, const std::string& path);
@@ -162,6 +190,11 @@ Result<Imported> ReadLlmFoundry(const std::vector<File>& files, const Options& o
 const Table& NemoTable();
 bool IsNemo(std::string_view text, const std::string& path);
 Result<Imported> ReadNemo(const std::vector<File>& files, const Options& options);
+// One file of theirs, whose arguments stand beside those that `beside` adds (Primus's own);
+// `tables` has theirs behind those.
+Result<Imported> ReadNemoFile(const File& file, const Options& options, const Tables& tables,
+                              const std::string& dialect,
+                              const std::function<void(Reading*)>& beside);
 // Their LoRA.
 void ReadBridgeAdapters(Reading* r);
 // `hub`: the name of a model of the hub that says the shapes; empty: arguments say them.

@@ -18,7 +18,25 @@
 namespace orrery::recipes {
 namespace {
 
+// True or false; "offload" is its older name for activation_offloading beside it.
+void ReadAxolotlCheckpoints(Reading* r) {
+  if (!r->Has("gradient_checkpointing")) return;
+  const std::string value = Lower(r->Text("gradient_checkpointing"));
+  const std::string where = r->Where("gradient_checkpointing");
+  if (value.empty() || value == "null") return;
+  const bool offloads = value == "offload";
+  if (!offloads && value != "true" && value != "false") {
+    return r->Refuse(
+        "gradient_checkpointing",
+        fmt::format("'{}' is not modelled; true, false and offload are", Printable(value, 40)));
+  }
+  const std::string on = value == "false" ? "false" : "true";
+  r->AddAs("--gradient_checkpointing", "gradient_checkpointing", on, where);
+  if (offloads) r->AddAs("--activation_offloading", "gradient_checkpointing", "true", where);
+}
+
 void AxolotlDefaults(const Script*, Sources*, Reading* r) {
+  ReadAxolotlCheckpoints(r);
   // fsdp_config alone turns FSDP on.
   const bool sharded = r->Has("fsdp_config.fsdp_version") || r->Has("fsdp_config.version") ||
                        r->Has("fsdp_config.reshard_after_forward") ||
@@ -105,9 +123,13 @@ void OpenInstructDefaults(const Script*, Sources*, Reading* r) {
     r->AddAs("--bf16", "mixed_precision", "true", r->file());
     r->draft().Assume("bf16: accelerate launch --mixed_precision bf16, as open-instruct's scripts");
   }
-  if (!r->Has("--attn_implementation")) {
-    r->AddAs("--attn_implementation", "use_flash_attn", "flash_attention_2", r->file());
-  }
+  const auto add = [&](std::string_view argument, std::string_view name, std::string value) {
+    if (!r->Has(argument)) r->AddAs(argument, std::string(name), std::move(value), r->file());
+  };
+  add("--attn_implementation", "use_flash_attn", "flash_attention_2");
+  if (!r->On("--use_peft")) return;
+  add("--lora_target_modules", "use_lora", "all-linear");
+  if (r->On("--load_in_4bit")) add("--use_bnb_nested_quant", "use_qlora", "true");
 }
 
 }  // namespace
@@ -181,11 +203,15 @@ bool IsMsSwift(std::string_view text, const std::string& path) {
 }
 
 const Hub* FindHub(std::string_view text, const std::string& path) {
-  static constexpr Hub kHubs[] = {
+  static const Hub kHubs[] = {
       {"axolotl", AxolotlTable, IsAxolotl, AxolotlDefaults},
       {"ms-swift", MsSwiftTable, IsMsSwift, SwiftDefaults},
       {"open-instruct", OpenInstructTable, IsOpenInstruct, OpenInstructDefaults},
-      {"xtuner", XtunerTable, IsXtuner, XtunerDefaults}};
+      {"xtuner", XtunerTable, IsXtuner, XtunerDefaults},
+      LlamaFactoryV1Hub(),
+      TrainerPythonHub(),
+      OpenRlhfHub(),
+      HyperPodHub()};
   for (const Hub& hub : kHubs) {
     if (hub.knows(text, path)) return &hub;
   }

@@ -48,6 +48,9 @@ class Files {
     }
     sources_.trainer = true;
     sources_.llama_factory = sources_.llama_factory || factory;
+    if (sources_.python() && IsTrainerPython(file.text, file.path)) {
+      return AddTrainerPython(file, &reading_);
+    }
     if (file.path.ends_with(".py")) return AddPython(file);
     return IsJson(file.path) || IsYaml(file.path) ? AddArguments(file) : AddScript(file);
   }
@@ -90,8 +93,12 @@ class Files {
     reading_.Translate();
     std::string name = reading_.TextIfKnown("--model_name_or_path");
     if (name.empty()) name = reading_.TextIfKnown("--config_name");
+    for (const std::string_view packed : {"-unsloth-bnb-4bit", "-bnb-4bit"}) {
+      if (name.ends_with(packed)) name.resize(name.size() - packed.size());
+    }
     ReadModel("hub", sources_.model_file, name, "model_name_or_path", &reading_);
     ReadTrainerRules(sources_, &reading_);
+    if (sources_.hub != nullptr && sources_.hub->after != nullptr) sources_.hub->after(&reading_);
     if (sources_.deepspeed) ReadDeepSpeedRules(sources_, &reading_);
     SetThreads();
     ReadLengths(sources_, &reading_);

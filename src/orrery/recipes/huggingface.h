@@ -24,7 +24,14 @@ struct Hub {
   bool (*knows)(std::string_view text, const std::string& path);
   // Adds what it takes when it is not said otherwise; `script`: null where there is none.
   void (*defaults)(const Script* script, Sources* sources, Reading* reading);
+  void (*after)(Reading* reading) = nullptr;  // what its trainer does otherwise, behind the rules
 };
+const Hub& LlamaFactoryV1Hub();
+const Hub& TrainerPythonHub();
+const Hub& OpenRlhfHub();
+const Hub& HyperPodHub();
+// What a script or notebook hands to the calls that make its configuration.
+Status AddTrainerPython(const File& file, Reading* reading);
 // The one that knows a file; null: none does.
 const Hub* FindHub(std::string_view text, const std::string& path);
 
@@ -35,6 +42,8 @@ struct Sources {
   std::string model_file;
   std::int64_t host_threads = 0;  // of a rank; 0: not known
   Launch launch;
+  // A script or notebook in Python, whose model may be loaded in fp32.
+  bool python() const { return hub != nullptr && hub->name == "trainer-python"; }
 };
 
 // Rules of DeepSpeed's JSON. What it leaves "auto" the Trainer's rules have filled in before.
@@ -47,6 +56,11 @@ Batch DeepSpeedBatch(Reading* reading);
 void SetBatch(const Sources& sources, const Batch& batch, Reading* reading);
 
 void ReadTrainerRules(const Sources& sources, Reading* reading);
+
+// Experts as a release of transformers runs them; where the draft has them and eager layers.
+void ReadExpertModules(Reading* reading);
+// What is not quantised in a quantised model, by framework and release.
+void ReadPreparedBase(const Sources& sources, Reading* reading);
 
 // Frozen weights in 4 and 8 bits, where the draft has adapters.
 void ReadBaseQuantization(Reading* reading);

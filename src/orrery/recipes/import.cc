@@ -14,6 +14,7 @@
 #include "orrery/recipes/dialects.h"
 #include "orrery/recipes/overrides.h"
 #include "orrery/recipes/shell.h"
+#include "orrery/recipes/wrappers.h"
 
 namespace orrery::recipes {
 namespace {
@@ -55,7 +56,8 @@ constexpr Reader kReaders[] = {
     {{"xtuner", "xtuner 0.1 and 0.2: a configuration in Python, and `xtuner train`", XtunerTable},
      IsXtuner,
      ReadHuggingFace},
-    {{"primus", "AMD Primus 26.5: its YAML, on Megatron, torchtitan or MaxText", PrimusTable},
+    {{"primus", "AMD Primus 26.5: its YAML, on Megatron, Megatron Bridge, torchtitan or MaxText",
+      PrimusTable},
      IsPrimus,
      ReadPrimus},
     {{"nanotron", "nanotron 0.5: its YAML", NanotronTable}, IsNanotron, ReadNanotron},
@@ -79,6 +81,10 @@ constexpr Reader kReaders[] = {
       MindSpeedTable},
      IsMindSpeed,
      ReadMindSpeed},
+    {{"slime", "slime of August 2026: an update of its actor on Megatron; a launch script",
+      SlimeTable},
+     IsSlime,
+     ReadSlime},
     {{"megatron",
       "Megatron-LM and Megatron Core 0.20: a launch script, a command line, or its YAML",
       MegatronTable},
@@ -95,6 +101,9 @@ constexpr Reader kReaders[] = {
      IsLitgpt,
      ReadLitgpt},
     {{"olmo", "OLMo 0.6 (allenai/OLMo): its YAML", OlmoTable}, IsOlmo, ReadOlmo},
+    {{"olmo-core", "OLMo-core of June 2026: its training scripts in Python", OlmoCoreTable},
+     IsOlmoCore,
+     ReadOlmoCore},
     {{"nanogpt", "nanoGPT: a configuration in Python", NanoGptTable}, IsNanoGpt, ReadNanoGpt},
     {{"internevo", "InternEvo 0.5: a configuration in Python", InternEvoTable},
      IsInternEvo,
@@ -113,6 +122,31 @@ constexpr Reader kReaders[] = {
     {{"llama-factory", "LLaMA-Factory 0.9.5: its YAML, with the Trainer's arguments",
       LlamaFactoryTable},
      IsLlamaFactory,
+     ReadHuggingFace},
+    {{"trainer-python",
+      "Python scripts and notebooks around the Trainer, TRL's SFTTrainer and Unsloth",
+      TrainerPythonTable},
+     IsTrainerPython,
+     ReadHuggingFace},
+    {{"aws-fsdp", "AWS's FSDP example of 2026 (HyperPod): its launch scripts and manifests",
+      AwsFsdpTable},
+     IsAwsFsdp,
+     ReadAwsFsdp},
+    {{"hyperpod", "SageMaker HyperPod's fine-tuning recipes of June 2026 (llmft_*): their YAML",
+      HyperPodTable},
+     IsHyperPod,
+     ReadHuggingFace},
+    {{"openrlhf", "OpenRLHF of August 2026 and before: train_sft's launch scripts", OpenRlhfTable},
+     IsOpenRlhf,
+     ReadHuggingFace},
+    {{"veomni", "VeOmni of August 2026 (ByteDance Seed): its YAML for language models",
+      VeOmniTable},
+     IsVeOmni,
+     ReadVeOmni},
+    {{"llama-factory-v1",
+      "LLaMA-Factory's version 1 of August 2026: its YAML, on FSDP2, DDP or DeepSpeed",
+      LlamaFactoryV1Table},
+     IsLlamaFactoryV1,
      ReadHuggingFace},
     {{"trainer",
       "Hugging Face Trainer of Transformers 5.24 and 4.46, TRL: a launch script, JSON or YAML",
@@ -245,6 +279,35 @@ Result<std::optional<Imported>> ReadCommanded(const File& script, const std::vec
   return std::optional(*std::move(imported));
 }
 
+// The command that a scheduler's file wraps, in the file's place and its environment.
+Result<Imported> ReadWrapped(const Wrapped& wrapped, const File& wrapper,
+                             const std::vector<File>& files, const Options& options) {
+  Options inside = options;
+  inside.variables.insert(wrapped.variables.begin(), wrapped.variables.end());
+  if (inside.gpus == 0 && inside.nodes == 0) {
+    inside.gpus = wrapped.gpus > 0 ? wrapped.gpus : wrapped.nodes * wrapped.gpus_per_node;
+  }
+  std::vector<File> others = files;
+  std::erase_if(others, [&](const File& file) { return file.path == wrapper.path; });
+  std::vector<File> texts = wrapped.scripts;
+  if (wrapped.configuration) texts.insert(texts.begin(), *wrapped.configuration);
+  Status first;
+  for (const File& text : texts) {
+    std::vector<File> read = others;
+    read.insert(read.begin(), text);
+    Result<Imported> imported = ImportFiles(read, inside);
+    if (imported.ok()) return imported;
+    if (first.ok()) first = std::move(imported).TakeStatus();
+  }
+  if (Contains(first.message(), "is no recipe that is known")) {
+    return InvalidInput(
+        "{}: {}, whose command starts no training that a recipe knows, or by a file that is not "
+        "here; give that file or script as another FILE, or where the command finds it",
+        Printable(wrapper.path), wrapped.kind);
+  }
+  return Status(first.code(), fmt::format("{} ({})", first.message(), wrapped.kind));
+}
+
 }  // namespace
 
 Result<Imported> ImportFiles(const std::vector<File>& files, const Options& options) {
@@ -256,6 +319,10 @@ Result<Imported> ImportFiles(const std::vector<File>& files, const Options& opti
     }
     return InvalidInput("--from: {}",
                         UnknownName("kind of recipe", Printable(options.dialect), names));
+  }
+  for (const File& file : files) {
+    ORRERY_ASSIGN_OR_RETURN(const std::optional<Wrapped> wrapped, Unwrap(file));
+    if (wrapped) return ReadWrapped(*wrapped, file, files, options);
   }
   for (const File& file : files) {
     if (const Reader* reader = Find(file.text, file.path)) return ReadBy(*reader, files, options);

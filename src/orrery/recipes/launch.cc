@@ -30,8 +30,10 @@ void Take(const Word& word, std::int64_t* to, Launch* launch) {
 void ReadOption(const std::string& name, const Word& value, Launch* launch) {
   std::string plain = name;
   std::ranges::replace(plain, '_', '-');
-  if (plain == "--nproc-per-node" || plain == "--ntasks-per-node" || plain == "--gpus-per-node" ||
-      plain == "--num-gpus") {
+  if (plain == "--nproc-per-node" && (value.text == "gpu" || value.text == "auto")) {
+    launch->whole_hosts = true;
+  } else if (plain == "--nproc-per-node" || plain == "--ntasks-per-node" ||
+             plain == "--gpus-per-node" || plain == "--num-gpus") {
     Take(value, &launch->gpus_per_node, launch);
   } else if (plain == "--nnodes" || plain == "--nodes" || plain == "-N" || plain == "--num-nodes" ||
              plain == "--num-machines") {
@@ -79,6 +81,52 @@ Result<CommandLine> FindTraining(const Script& script, const Tables& tables,
   return CommandOf(script, *best);
 }
 
+namespace {
+
+std::string_view FileName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// DeepSpeed's launcher: --include says hosts and their GPUs ("worker-0@worker-1:0,2", all of those
+// without), and without a file of hosts it starts those of this one (deepspeed/launcher/runner.py).
+void ReadDeepSpeedLauncher(const std::vector<Word>& words, Launch* launch) {
+  bool hosts = false;
+  std::string include;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& text = words[i].text;
+    const std::size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    const bool next = equals == std::string::npos && i + 1 < words.size();
+    const std::string value = next ? words[i + 1].text : text.substr(equals + 1);
+    hosts = hosts || name == "--hostfile" || name == "-H";
+    if (name == "--include" || name == "-i") include = value;
+  }
+  if (!include.empty() && launch->gpus_per_node == 0) {
+    std::int64_t nodes = 1;
+    for (const char c : include) nodes += c == '@' ? 1 : 0;
+    const std::string first = include.substr(0, include.find('@'));
+    const std::size_t colon = first.find(':');
+    launch->nodes = nodes;
+    launch->whole_hosts = colon == std::string::npos;
+    if (colon != std::string::npos) {
+      launch->gpus_per_node =
+          1 + std::count(first.begin() + static_cast<std::ptrdiff_t>(colon), first.end(), ',');
+    }
+    return;
+  }
+  if (hosts || launch->nodes > 0 || launch->gpus > 0 || !launch->unknown.empty()) return;
+  launch->nodes = 1;
+  if (launch->gpus_per_node == 0) launch->whole_hosts = true;
+}
+
+// What is started without a launcher is one process, on the one GPU that it sees.
+void ReadVisible(const Script& script, Launch* launch) {
+  const auto visible = script.exported.find("CUDA_VISIBLE_DEVICES");
+  if (visible == script.exported.end() || !visible->second.unknown.empty()) return;
+  const std::string& text = visible->second.text;
+  if (!text.empty() && text.find(',') == std::string::npos) launch->gpus = 1;
+}
+
+}  // namespace
+
 CommandLine CommandOf(const Script& script, const std::vector<Word>& all) {
   // What a launcher of jobs is handed behind "--" is the command (open-instruct's mason.py).
   std::vector<Word> command = all;
@@ -99,8 +147,8 @@ CommandLine CommandOf(const Script& script, const std::vector<Word>& all) {
     return word.text.ends_with(".py") || word.text.ends_with(".py\"");
   });
   for (auto word = command.begin(); program == command.end() && word + 1 < command.end(); ++word) {
-    if (word->text == "-m" && !(word + 1)->text.starts_with("torch.distributed"))
-      program = word + 1;
+    const bool module = word->text == "-m" || word->text == "--module";
+    if (module && !(word + 1)->text.starts_with("torch.distributed")) program = word + 1;
     if (program != command.end()) break;
   }
   const auto split = program == command.end() ? command.begin() : program;
@@ -123,6 +171,9 @@ CommandLine CommandOf(const Script& script, const std::vector<Word>& all) {
     line.launch.gpus_per_node = each;
     line.launch.gpus = 0;
   }
+  const bool starts = std::ranges::any_of(
+      line.launcher, [](const Word& word) { return FileName(word.text) == "deepspeed"; });
+  if (starts) ReadDeepSpeedLauncher(line.launcher, &line.launch);
   const bool torchrun = std::ranges::any_of(line.launcher, [](const Word& word) {
     return word.text.ends_with("torchrun") || word.text == "torch.distributed.run" ||
            word.text == "torch.distributed.launch";
@@ -130,6 +181,11 @@ CommandLine CommandOf(const Script& script, const std::vector<Word>& all) {
   if (torchrun && line.launch.nodes == 0 && line.launch.unknown.empty()) {
     line.launch.nodes = 1;  // its default
   }
+  const Launch& launch = line.launch;
+  const bool alone = !torchrun && !starts && launch.gpus == 0 && launch.nodes == 0 &&
+                     launch.gpus_per_node == 0 && launch.unknown.empty() &&
+                     FileName(own).starts_with("python");
+  if (alone) ReadVisible(script, &line.launch);
   if (program != command.end()) {
     line.program = program->text.substr(program->text.rfind('/') + 1);
   }

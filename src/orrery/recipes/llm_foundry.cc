@@ -217,9 +217,12 @@ void ReadTraining(Reading* r) {
   const std::string optimizer = Lower(r->Text("optimizer.name"));
   if (optimizer == "decoupled_adamw" || optimizer == "adamw" || optimizer == "adam") {
     draft.SetText("training.optimizer", "adamw");
+  } else if (optimizer == "decoupled_lionw") {
+    draft.SetText("training.optimizer", "lion");
   } else {
     r->Refuse("optimizer.name",
-              fmt::format("'{}' is not modelled; decoupled_adamw is", Printable(optimizer, 40)));
+              fmt::format("'{}' is not modelled; decoupled_adamw and decoupled_lionw are",
+                          Printable(optimizer, 40)));
   }
   const auto length = r->Whole("max_seq_len");
   if (length) {

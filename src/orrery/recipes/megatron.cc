@@ -59,6 +59,7 @@ void ReadMegatronPrecision(Reading* r) {
 
 // Whole layers: which of them, and how many at once.
 void ReadFullRecompute(const std::string& method, std::int64_t layers, Reading* r) {
+  if (method == "block" && layers == 0) return;  // none of a stage's layers
   Draft& draft = r->draft();
   draft.SetText("training.recompute", "full");
   if (!method.empty() && method != "null" && method != "uniform" && method != "block") {
@@ -146,6 +147,35 @@ void ReadMegatronSharding(Reading* r) {
   if (r->Has("--clip-grad") && r->Real("--clip-grad", 1) == 0) {
     draft.Set("framework_options.clip_gradients", false);
   }
+}
+
+// Megatron Core's own layers: PyTorch's products and norms, unfused attention whose scores lie in a
+// buffer that stays, or flash-attn with --use-flash-attn (core/models/gpt/gpt_layer_specs.py,
+// core/transformer/dot_product_attention.py).
+void ReadTransformerImpl(Reading* r) {
+  constexpr std::string_view kArgument = "--transformer-impl";
+  const Given* given = r->Find(kArgument);
+  if (given == nullptr || given->row->effect != Effect::kRule) return;  // a fork has its own
+  const std::string kind = Lower(r->Text(kArgument));
+  if (kind.empty() || kind == "transformer_engine" || kind == "inference_optimized") return;
+  if (kind != "local") {
+    return r->Refuse(
+        kArgument,
+        fmt::format("'{}' is not modelled; transformer_engine and local are", Printable(kind, 40)));
+  }
+  Draft& draft = r->draft();
+  const bool low = draft.Text("training.precision") != "bf16" &&
+                   draft.Text("training.precision") != "fp16" &&
+                   draft.Text("training.precision") != "fp32";
+  if (low) r->Refuse(kArgument, "Megatron's own layers have no products of 8 or 4 bits");
+  if (draft.Whole("parallel.cp", 1) > 1) {
+    r->Refuse(kArgument, "Megatron's own layers have no context parallelism");
+  }
+  draft.Set("framework_options.transformer_engine", false);
+  const bool flash = draft.Text("framework_options.attention") == "flash2";
+  if (flash) return;
+  draft.SetText("framework_options.attention", "unfused");
+  draft.Set("framework_options.keeps_scores", true);
 }
 
 void ReadKernels(Reading* r, const Script* script) {
@@ -307,6 +337,7 @@ void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script,
   ReadRecompute(r);
   ReadMegatronSharding(r);
   ReadKernels(r, script);
+  ReadTransformerImpl(r);
   ReadGraphs(r);
   r->SetSize(launch);
   const auto batch = r->Whole("--global-batch-size");

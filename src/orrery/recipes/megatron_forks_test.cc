@@ -129,6 +129,37 @@ TEST(Megatron, OldestArguments) {
   EXPECT_EQ(w.model.vocab, 50'432);  // 50,257 to a multiple of 128 · 2
 }
 
+// The layers of NVIDIA's 8B hybrid as examples/mamba/README.md of Megatron-LM (d98e8a6) writes them
+// out, and the shares of them that its paper (Waleffe et al. 2024, table 6) says.
+TEST(Megatron, SharesOfLayersOfAHybrid) {
+  const std::string hybrid =
+      "torchrun --nproc_per_node 8 pretrain_mamba.py --num-layers 56 --hidden-size 4096 "
+      "--num-attention-heads 32 --group-query-attention --num-query-groups 8 --seq-length 4096 "
+      "--max-position-embeddings 4096 --micro-batch-size 4 --global-batch-size 1024 --bf16 "
+      "--vocab-size 256000 ";
+  const Result<Imported> imported =
+      ImportText(hybrid + "--hybrid-attention-ratio 0.08 --hybrid-mlp-ratio 0.5");
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  EXPECT_EQ(imported->job.workloads.front().model.pattern,
+            "M-M-M--M-M*-M-M-M-M--M*-M-M-M-M-M*--M-M-M-M-M*-M--M-M-M-");
+  for (const char* says :
+       {"--is-hybrid-model",
+        "--spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec"}) {
+    const Result<Imported> pure = ImportText(hybrid + says);
+    ASSERT_TRUE(pure.ok()) << pure.status().message();
+    EXPECT_EQ(pure->job.workloads.front().model.pattern, std::string(56, 'M'));
+  }
+}
+
+// transformer_block.py: of a stage's layers the first 0 are recomputed.
+TEST(Megatron, NoLayersRecomputed) {
+  const Result<Imported> imported =
+      ImportText(kSmall + kVocab +
+                 "--recompute-granularity full --recompute-method block --recompute-num-layers 0");
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  EXPECT_EQ(imported->job.workloads.front().plan.memory.recompute, workload::Recompute::kNone);
+}
+
 TEST(Megatron, AllThatIsNotKnownIsLeftOutAtOnce) {
   const std::string script = kSmall + kVocab + "--our-own-thing 3 --another-thing";
   EXPECT_THAT(ImportText(script).status().message(),

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "orrery/base/text.h"
 #include "orrery/recipes/dialects.h"
@@ -279,8 +280,68 @@ void ReadExperts(Reading* r) {
   if (front > 0) draft.Set("model.first_dense_layers", static_cast<std::int64_t>(front));
 }
 
+// Layers that shares alone say: attention evenly spread between Mamba, and MLPs in Mamba's places.
+std::string LettersOfShares(std::int64_t layers, double attention, double mlp) {
+  const auto count = [&](double share) { return std::lrint(static_cast<double>(layers) * share); };
+  std::string letters(static_cast<std::size_t>(layers), 'M');
+  const auto spread = [&](char letter, double between) {
+    double left = between;
+    for (char& c : letters) {
+      if (c != 'M') continue;
+      if (left >= 0.5) {
+        left -= 1;
+      } else {
+        c = letter;
+        left += between;
+      }
+    }
+  };
+  const std::int64_t heads = count(attention), mlps = count(mlp);
+  const auto others = static_cast<double>(layers - heads);
+  spread('*', others / static_cast<double>(heads + 1));
+  if (mlps > 0) spread('-', (others - static_cast<double>(mlps)) / static_cast<double>(mlps));
+  return letters;
+}
+
+// Whether the code of the layers is that of hybrids, whose layers are Mamba unless more is said.
+bool ReadSpec(Reading* r) {
+  const std::vector<std::string> spec = r->Texts("--spec");
+  const auto says = [&](std::string_view word) {
+    return std::ranges::any_of(spec, [&](const std::string& one) { return Contains(one, word); });
+  };
+  if (says("primus.backends.megatron.core.models.hybrid")) {
+    r->Refuse("--spec",
+              "Primus' layers of KDA, gated DeltaNet or Mamba beside latent attention have no cost "
+              "model");
+    return false;
+  }
+  return says("mamba_stack_spec") || says("hybrid_stack_spec");
+}
+
+// The pattern of a hybrid whose arguments say shares of its layers, or nothing: Mamba alone.
+std::string SharedPattern(bool named, Reading* r) {
+  const double attention = r->Real("--hybrid-attention-ratio", 0);
+  const double mlp = r->Real("--hybrid-mlp-ratio", 0);
+  const bool stack = ReadSpec(r), says = r->On("--is-hybrid-model");
+  const bool hybrid = (stack || says) && !named;
+  const std::int64_t layers = r->draft().Whole("model.layers", 0);
+  if (!(attention >= 0 && mlp >= 0 && attention + mlp <= 1)) {
+    r->Refuse("--hybrid-attention-ratio",
+              "shares of the layers are 0 to 1, and at most 1 together");
+    return "";
+  }
+  // More would be refused by name later.
+  constexpr std::int64_t kMostLayers = 32'767;
+  const bool shares = attention > 0 || mlp > 0;
+  if (shares && named && layers < 1) {
+    r->Refuse("--hybrid-attention-ratio", "say the layers as --hybrid-layer-pattern");
+  }
+  if ((!shares && !hybrid) || layers < 1 || layers > kMostLayers) return "";
+  return LettersOfShares(layers, attention, mlp);
+}
+
 // A letter a layer; stages between bars, further tokens' modules behind slashes.
-void ReadHybrid(Reading* r) {
+void ReadHybrid(bool named, Reading* r) {
   Draft& draft = r->draft();
   std::string pattern = r->Text("--hybrid-layer-pattern");
   const std::string_view argument =
@@ -290,7 +351,8 @@ void ReadHybrid(Reading* r) {
   if (pattern.empty()) pattern = older;
   const auto heads = r->Whole("--mamba-num-heads"), head_dim = r->Whole("--mamba-head-dim");
   const auto groups = r->Whole("--mamba-num-groups");
-  r->On("--is-hybrid-model");
+  const std::string shared = SharedPattern(named, r);
+  if (pattern.empty()) pattern = shared;
   if (pattern.empty()) {
     draft.Drop("model.mamba_state");
     return;
@@ -357,7 +419,7 @@ void ReadMegatronModel(bool named, Reading* r) {
   ReadFeedForward(r);
   ReadAttentionShape(r);
   ReadPositions(r);
-  ReadHybrid(r);
+  ReadHybrid(named, r);
   ReadExperts(r);
   ReadEncoder(r);
   ReadDropout(r);

@@ -190,11 +190,17 @@ Result<Imported> ReadNemo(const std::vector<File>& files, const Options& options
   if (files.size() != 1) {
     return InvalidInput("NeMo's configuration is one YAML file; {} are given", files.size());
   }
-  const File& file = files.front();
+  return ReadNemoFile(files.front(), options, {&NemoTable(), &MegatronTable()}, "nemo", {});
+}
+
+Result<Imported> ReadNemoFile(const File& file, const Options& options, const Tables& tables,
+                              const std::string& dialect,
+                              const std::function<void(Reading*)>& beside) {
   ORRERY_ASSIGN_OR_RETURN(Document document, ParseConfiguration(file));
   ResolveExpressions(&document);
   NameTypes(&document.root);
-  Reading reading({&NemoTable(), &MegatronTable()}, options, file.path);
+  Reading reading(tables, options, file.path);
+  if (beside) beside(&reading);
   for (const Leaf& leaf : Leaves(document.root)) {
     if (AddLayout(document, leaf, &reading)) continue;
     const Row* row = FindLeaf(leaf.path);
@@ -229,7 +235,7 @@ Result<Imported> ReadNemo(const std::vector<File>& files, const Options& options
   if (!lightning) ApplyBridgeSwitches(&reading);
   ReadBridgeAdapters(&reading);
   ReadStepOverlap(&reading);
-  return reading.Finish("nemo");
+  return reading.Finish(dialect);
 }
 
 }  // namespace orrery::recipes

@@ -266,11 +266,23 @@ Result<std::optional<Commanded>> FindConfiguration(const File& script, const Opt
                                                    const TableOf& table_of) {
   ORRERY_ASSIGN_OR_RETURN(const Script read,
                           ReadScript(script.text, script.path, options.variables));
+  // What the script itself writes comes before what lies on the disk.
+  const auto open = [&](const std::string& name) -> Result<std::optional<File>> {
+    const auto written = read.files.find(name);
+    if (written != read.files.end() && written->second.unknown.empty()) {
+      return std::optional(File{.path = script.path + ":" + name, .text = written->second.text});
+    }
+    ORRERY_ASSIGN_OR_RETURN(std::optional<File> found, OpenNamed(name, script.path));
+    // LLM Foundry's commands start in its folder of scripts.
+    if (!found && name.starts_with("train/yamls/"))
+      return OpenNamed("scripts/" + name, script.path);
+    return found;
+  };
   for (const std::vector<Word>& command : read.commands) {
     std::optional<File> file;
     const Table* table = nullptr;
     for (const std::string& name : Named(command)) {
-      ORRERY_ASSIGN_OR_RETURN(file, OpenNamed(name, script.path));
+      ORRERY_ASSIGN_OR_RETURN(file, open(name));
       table = file ? table_of(*file) : nullptr;
       if (table != nullptr) break;
     }

@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 #include "orrery/base/text.h"
 #include "orrery/formats/rows.h"
+#include "orrery/recipes/bridge_recipes.h"
 #include "orrery/recipes/configuration.h"
 #include "orrery/recipes/dialects.h"
 
@@ -146,6 +148,88 @@ void ReadTurbo(Reading* r) {
   }
 }
 
+// Bridge's recipe by the name that Primus has for it, in its names of release 0.6: what trained
+// adapters or the whole model by an argument are two recipes there.
+std::string BridgeFlavor(std::string flavor, const Node& root) {
+  constexpr std::string_view kOld = "_finetune_config";
+  if (!flavor.ends_with(kOld)) return flavor;
+  const Node* peft = root.Find("peft");
+  const bool adapters = peft != nullptr && peft->kind == Node::Kind::kScalar &&
+                        (Lower(peft->text) == "lora" || Lower(peft->text) == "dora");
+  flavor.resize(flavor.size() - kOld.size());
+  return flavor + (adapters ? "_peft_config" : "_sft_config");
+}
+
+// What a key of Primus's sets in Bridge's configuration; empty: it is not Bridge's.
+std::string BridgePath(const std::string& path) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kNames = {
+      {{"precision_config", "mixed_precision"},
+       {"global_batch_size", "train.global_batch_size"},
+       {"micro_batch_size", "train.micro_batch_size"},
+       {"seq_length", "model.seq_length"},
+       {"peft_dim", "peft.dim"},
+       {"use_megatron_fsdp", "ddp.use_megatron_fsdp"},
+       {"use_distributed_optimizer", "ddp.use_distributed_optimizer"}}};
+  for (const auto& [name, bridge] : kNames) {
+    if (path == name) return std::string(bridge);
+  }
+  if (PrimusTable().Find(path) != nullptr) return "";
+  const std::size_t dot = path.find('.');
+  if (dot != std::string::npos) {
+    const std::string section = path.substr(0, dot);
+    const bool own = section == "model" || section == "peft" || section == "train" ||
+                     section == "ddp" || section == "optimizer" || section == "dataset" ||
+                     section == "comm_overlap" || section == "mixed_precision";
+    return own ? path : "";
+  }
+  return MegatronTable().FindField(path) != nullptr ? "model." + path : "";
+}
+
+// Primus on Megatron Bridge: a recipe of Bridge's (`flavor`), with what the file sets in it.
+Result<Imported> ReadPrimusBridge(const Document& document, const std::string& path,
+                                  const Options& options) {
+  const Node* flavor = document.root.Find("flavor");
+  if (flavor == nullptr || flavor->text.empty()) {
+    return InvalidInput(
+        "{}: it names no recipe of Megatron Bridge (flavor); give the model's file "
+        "(primus/configs/models/megatron_bridge) as another FILE",
+        path);
+  }
+  ORRERY_ASSIGN_OR_RETURN(std::string text, BridgeRecipe(BridgeFlavor(flavor->text, document.root),
+                                                         document.Where(*flavor) + ": flavor"));
+  File bridge{.path = path, .text = std::move(text)};
+  std::vector<Leaf> beside;
+  for (const Leaf& leaf : Leaves(document.root)) {
+    const std::string to = BridgePath(leaf.path);
+    const bool scalar = leaf.node->kind != Node::Kind::kList;
+    if (leaf.path == "peft" && scalar) {
+      const std::string kind = Lower(leaf.node->text);
+      if (kind.empty() || kind == "none") continue;
+      bridge.overrides.push_back({.path = "peft._target_",
+                                  .value = kind,
+                                  .source = document.sources[leaf.node->source],
+                                  .line = leaf.node->line});
+    } else if (to.empty() || !scalar) {
+      beside.push_back(leaf);
+    } else if (leaf.node->kind == Node::Kind::kScalar) {
+      bridge.overrides.push_back({.path = to,
+                                  .value = leaf.node->text,
+                                  .source = document.sources[leaf.node->source],
+                                  .line = leaf.node->line});
+    }
+  }
+  const Tables tables = {&PrimusTable(), &NemoTable(), &MegatronTable()};
+  return ReadNemoFile(bridge, options, tables, "primus", [&](Reading* r) {
+    for (const Leaf& leaf : beside) {
+      const Row* row = PrimusTable().Find(leaf.path);
+      if (!AddLeaf(document, leaf, row, r)) {
+        r->AddUnknown(leaf.path, document.Where(*leaf.node), {&PrimusTable()});
+      }
+    }
+    ReadTurbo(r);
+  });
+}
+
 }  // namespace
 
 const Table& PrimusTable() {
@@ -169,9 +253,11 @@ Result<Imported> ReadPrimus(const std::vector<File>& files, const Options& optio
                         Printable(files.front().path));
   }
   const std::string backend = TextAt(*trainer, "framework", options);
-  if (backend != "megatron" && backend != "torchtitan" && backend != "maxtext") {
+  const bool bridge = backend == "megatron_bridge";
+  if (backend != "megatron" && backend != "torchtitan" && backend != "maxtext" && !bridge) {
     return InvalidInput(
-        "{}: framework: '{}' is not read in Primus's files; megatron, torchtitan and maxtext are",
+        "{}: framework: '{}' is not read in Primus's files; megatron, megatron_bridge, torchtitan "
+        "and maxtext are",
         recipe.Where(*trainer), Printable(backend, 40));
   }
   Merged merged(files, options);
@@ -181,6 +267,21 @@ Result<Imported> ReadPrimus(const std::vector<File>& files, const Options& optio
   ORRERY_RETURN_IF_ERROR(merged.Take("primus/configs/models/" + backend, model));
   if (const Node* overrides = trainer->Find("overrides")) {
     merged.Over(*overrides, files.front().path);
+  }
+  if (bridge) {
+    for (const Field& field : recipe.root.fields) {  // beside `modules`, laid over its overrides
+      if (field.value.kind != Node::Kind::kMap || field.key == "modules") continue;
+      Node section{.kind = Node::Kind::kMap};
+      section.fields.push_back(field);
+      merged.Over(section, files.front().path);
+    }
+    if (!merged.missing.empty()) {
+      return InvalidInput(
+          "{} does not say what '{}' holds: give it as another FILE, or name the recipe where it "
+          "lies in a copy of Primus",
+          files.front().path, merged.missing.front());
+    }
+    return ReadPrimusBridge(merged.document, files.front().path, options);
   }
   const bool megatron = backend == "megatron";
   const Tables tables = {&PrimusTable(), megatron               ? &MegatronTable()

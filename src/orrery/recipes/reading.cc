@@ -394,8 +394,11 @@ void Reading::SetSize(const Launch& launch) {
   const std::int64_t nodes = options_.nodes > 0 ? options_.nodes : SetWhole("nodes").value_or(0);
   const std::int64_t replica = draft_.Whole("parallel.tp", 1) * draft_.Whole("parallel.pp", 1) *
                                draft_.Whole("parallel.cp", 1);
+  const std::int64_t host = launch.gpus_per_node > 0 ? launch.gpus_per_node
+                            : launch.whole_hosts     ? ClusterGpusPerNode()
+                                                     : 0;
   std::int64_t gpus = launch.gpus;
-  if (gpus == 0 && launch.nodes > 0) gpus = launch.nodes * launch.gpus_per_node;
+  if (gpus == 0 && launch.nodes > 0) gpus = Product({launch.nodes, host});
   if (options_.gpus > 0) {
     gpus = options_.gpus;
   } else if (nodes > 0) {
@@ -516,6 +519,13 @@ Result<Imported> Reading::Finish(const std::string& dialect) {
   if (nodes_ > 0) {
     draft_.Drop("parallel.dp");
     draft_.Set("nodes", nodes_);
+  }
+  const std::string_view sharding = draft_.Text("training.sharding");
+  const bool one = draft_.Whole("parallel.dp", 0) == 1 && draft_.Whole("parallel.cp", 1) == 1;
+  if (one && (sharding == "zero2" || sharding == "zero3") && !draft_.Has("training.offload") &&
+      !IsSet("training.sharding")) {
+    draft_.Set("training.sharding", std::string("none"));
+    draft_.Assume("one data-parallel rank: parameters, gradients and states have nothing to shard");
   }
   // No rank to reduce with: Accelerate, Composer, nanoGPT and others leave the model as it is.
   if (draft_.Text("framework") == "ddp" && draft_.Whole("parallel.dp", 0) == 1 &&

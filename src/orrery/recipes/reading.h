@@ -37,7 +37,8 @@ struct Given {
 // How many GPUs the recipe's launcher starts; 0: not said.
 struct Launch {
   std::int64_t nodes = 0, gpus_per_node = 0, gpus = 0;
-  std::string unknown;  // "$SLURM_NNODES": what stood where a number was due
+  std::string unknown;       // "$SLURM_NNODES": what stood where a number was due
+  bool whole_hosts = false;  // a process for each GPU that a host has (torchrun's "gpu")
 };
 
 class Reading {

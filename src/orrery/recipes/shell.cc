@@ -366,10 +366,25 @@ class Interpreter {
     }
     if (words.empty()) return {};
     if (words.front().text == "cd") ChangeFolder(words);
+    if (words.front().text == "read" && here != nullptr && !here->items.empty()) {
+      return ReadHere(words.back().text, *here);
+    }
     if (!output.text.empty()) ORRERY_RETURN_IF_ERROR(Write(words, here, output.text));
     ORRERY_ASSIGN_OR_RETURN(const bool taken, TakeIn(words));
     if (taken) return {};
     script_->commands.push_back(std::move(words));
+    return {};
+  }
+
+  // read -r -d '' NAME <<EOF: the variable has the text.
+  Status ReadHere(const std::string& name, const Token& here) {
+    if (given_->contains(name)) return {};
+    Word text{.text = here.items.front(), .line = here.line};
+    if (here.items.size() == 1) {
+      ORRERY_ASSIGN_OR_RETURN(text, variables_->ExpandText(text.text, text.line));
+    }
+    while (text.text.ends_with('\n')) text.text.pop_back();
+    variables_->Set(name, {.items = {std::move(text)}});
     return {};
   }
 

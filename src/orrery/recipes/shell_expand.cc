@@ -321,6 +321,13 @@ class Expander {
       AddUnknown("$" + name, name);
       return {};
     }
+    if (op == '=') {  // ${NAME:=default} sets it
+      ORRERY_ASSIGN_OR_RETURN(Word value, Nested(rest.substr(1)));
+      value.line = line_;
+      variables_->Set(name, {.items = {std::move(value)}});
+      AddVariable(name, all, quoted);
+      return {};
+    }
     if (++depth_ > kMostNesting) return InvalidInput("expansions nest too deep");
     Status status = Run(rest.substr(1), quoted);
     --depth_;

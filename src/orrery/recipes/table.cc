@@ -59,6 +59,12 @@ const Row* Table::Find(std::string_view argument) const {
     const auto found = by_name_.find(std::string(argument.substr(0, dot)) + ".*");
     if (found != by_name_.end()) return &rows_[found->second];
   }
+  // "--sglang-*": all arguments that begin so.
+  for (std::size_t dash = argument.find('-', 2); dash != std::string_view::npos;
+       dash = argument.find('-', dash + 1)) {
+    const auto found = by_name_.find(std::string(argument.substr(0, dash)) + "-*");
+    if (found != by_name_.end()) return &rows_[found->second];
+  }
   return nullptr;
 }
 

@@ -35,7 +35,9 @@ struct Row {
   std::string why;
   std::string source;
   bool flag() const { return takes == "flag" || takes == "off"; }
-  bool many() const { return argument.ends_with(".*"); }  // stands for several keys
+  bool many() const {
+    return argument.ends_with(".*") || argument.ends_with("-*");
+  }  // stands for several keys
 };
 
 class Table {

@@ -268,6 +268,9 @@ void ReadTrainerOptimizer(const Sources& sources, Reading* r) {
     draft.Set("training.optimizer", std::string("adafactor"));
   } else if (muon) {
     draft.Set("training.optimizer", std::string("muon"));
+  } else if (name == "adam" && sources.hub != nullptr && sources.hub->name == "openrlhf") {
+    draft.Set("training.optimizer", std::string("adamw"));  // DeepSpeed's FusedAdam
+    draft.Set("framework_options.fused_adam", true);
   } else if (name == "sgd") {
     draft.Set("training.optimizer", std::string("sgd"));
     draft.Set("training.momentum", false);
@@ -336,7 +339,7 @@ void ReadTrainerKernels(const Sources& sources, Reading* r) {
   const std::string_view argument = sources.llama_factory ? "flash_attn" : "--attn_implementation";
   const std::string attention = Lower(r->Text(argument));
   if (attention == "fa2" || attention == "flash_attention_2" ||
-      attention == "kernels-community/flash-attn2") {
+      attention == "kernels-community/flash-attn" || attention == "kernels-community/flash-attn2") {
     draft.SetText("framework_options.attention", "flash2");
     draft.Set("framework_options.repeats_kv", false);
   } else if (attention == "fa3" || attention == "flash_attention_3" ||
@@ -445,9 +448,14 @@ void ReadTrainerRules(const Sources& sources, Reading* r) {
   ReadAdapters(sources, r);
   ReadBaseQuantization(r);
   if (sources.trainer) ReadTrainerOptimizer(sources, r);
-  if (sources.hub != nullptr) ReadLoadedType(r);
+  const std::string loaded =
+      r->Has("from_pretrained.dtype") ? r->Text("from_pretrained.dtype") : "";
+  const bool as_kept = loaded == "auto" || loaded.ends_with("bfloat16");
+  if (sources.hub != nullptr && (!sources.python() || as_kept)) ReadLoadedType(r);
   ReadTrainerKernels(sources, r);
   ReadTrainerRecompute(sources, fsdp, r);
+  ReadExpertModules(r);
+  ReadPreparedBase(sources, r);
 }
 
 }  // namespace orrery::recipes
