@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "orrery/astra/machine.h"
+#include "orrery/astra/network.h"
 #include "orrery/base/file.h"
 #include "orrery/base/hash.h"
 #include "orrery/base/rng.h"

@@ -17,7 +17,7 @@ struct AstraOptions {
   std::string system_configuration;
   std::string network_configuration;
   std::string remote_memory_configuration;
-  std::string comm_group_configuration;  // "" and "empty": none
+  std::string comm_group_configuration;  // "", or a name with "empty" in it: none
   int num_queues_per_dim = 1;
   double injection_scale = 1;
   bool rendezvous_protocol = false;

@@ -697,7 +697,7 @@ TEST(AstraSim, NamesWhatIsWrong) {
   files.Network("Ring", "4", "50", "500");
   files.Write("system.json", System({"ring"}, "LIFO", 1, 4, "baseline"));
   const auto error = [&files] { return SimulateAstra(files.Options()).status().message(); };
-  EXPECT_THAT(error(), HasSubstr("no '"));
+  EXPECT_THAT(error(), HasSubstr("no trace '"));
   formats::ChakraWriter writer;
   writer.Add(Collective(0, ChakraCollective::kAllReduce, 4096), "c", "5", {});
   const std::string bytes = writer.Release();

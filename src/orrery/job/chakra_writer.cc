@@ -1,8 +1,6 @@
 #include "orrery/job/chakra_writer.h"
 
-#include <algorithm>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 

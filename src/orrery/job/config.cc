@@ -1,8 +1,12 @@
 // The resolved configuration: a job file that says everything.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
+#include "orrery/base/check.h"
 #include "orrery/base/hash.h"
 #include "orrery/job/expert_keys.h"
+#include "orrery/job/file_hash.h"
 #include "orrery/job/frameworks.h"
 #include "orrery/job/job.h"
 #include "orrery/job/plan_keys.h"
@@ -98,7 +102,7 @@ Json DeviceJson(const cluster::DeviceSpec& d) {
 Json TopologyJson(const cluster::TopologySpec& t) {
   Json json = {{"routing", cluster::Name(t.routing)}};
   if (!t.name.empty()) json["name"] = t.name;
-  // A file is read again; what it holds is part of the hash.
+  // A file is read again; what it holds is part of the hash (HashOfFiles).
   if (!t.file.empty()) json["file"] = t.file;
   if (!t.file.empty() && (t.name == "file" || t.name == "astra-sim")) return json;
   for (const auto& [key, count] :
@@ -579,6 +583,7 @@ void SaveConfiguration(Job* job) {
   hash.Add(std::string_view(job->config_json));
   if (job->tuner_hash != 0) hash.Add(job->tuner_hash);
   if (job->data != nullptr) hash.Add(job->data->hash);
+  if (const std::uint64_t files = HashOfFiles(*job); files != 0) hash.Add(files);
   job->config_hash = hash.value();
 }
 

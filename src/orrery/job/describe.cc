@@ -7,13 +7,30 @@
 
 namespace orrery::job {
 
+namespace {
+
+// From the preset whose name it has.
+bool DiffersFromPreset(const cluster::Spec& spec) {
+  Result<cluster::Spec> preset = BuiltInData().clusters.Find(spec.name);
+  if (!preset.ok()) return false;
+  Job given, named;
+  given.cluster = spec;
+  named.cluster = *std::move(preset);
+  named.cluster.nodes = spec.nodes;
+  named.cluster.device.constants = spec.device.constants;
+  if (spec.cpu_speed_fitted) named.cluster.cpu_relative_speed = spec.cpu_relative_speed;
+  return MachineText(given) != MachineText(named);
+}
+
+}  // namespace
+
 std::string DescribeCluster(const cluster::Spec& spec, std::size_t ranks) {
   const std::int64_t all = std::int64_t{spec.nodes} * spec.gpus_per_node;
   const auto used = static_cast<std::int64_t>(ranks);
   const std::string part = used > 0 && used < all ? fmt::format("{} of ", HumanCount(used)) : "";
-  return fmt::format("{}{} × {} ({}, {} node{} × {})", part, HumanCount(all), spec.device.name,
-                     spec.name, HumanCount(spec.nodes), spec.nodes == 1 ? "" : "s",
-                     spec.gpus_per_node);
+  return fmt::format("{}{} × {} ({}{}, {} node{} × {})", part, HumanCount(all), spec.device.name,
+                     DiffersFromPreset(spec) ? "based on " : "", spec.name, HumanCount(spec.nodes),
+                     spec.nodes == 1 ? "" : "s", spec.gpus_per_node);
 }
 
 namespace {
@@ -86,8 +103,11 @@ results::JobFacts FactsOf(const Job& job, const Workload& workload) {
   const cluster::DeviceSpec& device = job.cluster.device;
   results::JobFacts facts;
   facts.description = DescribeWorkload(workload);
-  facts.peak_flops = workload.plan.precision.type == workload::Precision::kFp32 ? device.fp32_flops
-                                                                                : device.fp16_flops;
+  const workload::Precision type = workload.plan.precision.type;
+  facts.peak_flops = type == workload::Precision::kFp32 ? device.fp32_flops : device.fp16_flops;
+  facts.peak_type = type == workload::Precision::kFp32   ? "fp32"
+                    : type == workload::Precision::kFp16 ? "fp16"
+                                                         : "bf16";
   facts.device_bytes = device.memory_bytes;
   facts.experts = workload.model.experts.count > 0;
   return facts;

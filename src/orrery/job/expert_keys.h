@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <string_view>
 
 #include "orrery/job/plan_keys.h"
 #include "orrery/workload/model_keys.h"

@@ -1,7 +1,6 @@
 // What each framework is assumed to do, as its row and its defaults say it.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 

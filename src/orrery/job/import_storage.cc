@@ -1,8 +1,6 @@
 #include "orrery/job/import_storage.h"
 
-#include <algorithm>
 #include <filesystem>
-#include <limits>
 
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
@@ -52,7 +50,10 @@ Result<ImportedTrace> ImportSpc(const std::string& path, const Section& section,
 
 }  // namespace
 
-bool IsSpcTrace(const TraceFiles& files) { return formats::IsSpc(files.start); }
+bool IsSpcTrace(const TraceFiles& files) {
+  return formats::IsSpc(files.start) ||
+         (files.paths.front().ends_with(".spc") && !files.start.empty());
+}
 
 Result<ImportedTrace> ReadSpcTrace(const TraceFiles& files, const ImportOptions& options) {
   if (files.paths.size() != 1) {

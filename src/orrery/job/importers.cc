@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <system_error>
 
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
@@ -37,6 +38,7 @@
 namespace orrery::job {
 
 using formats::Section;
+
 namespace {
 
 constexpr std::size_t kStart = 4096;
@@ -55,7 +57,8 @@ constexpr OptionTable kGoalTable{
 constexpr Option kChakra[] = {
     {.name = "comm_groups",
      .type = OptionType::kText,
-     .doc = "ASTRA-sim's file of communicator groups, JSON: {\"1\": [0, 1], …}."},
+     .doc = "ASTRA-sim's file of communicator groups, JSON: {\"1\": [0, 1], …}. Left out: "
+            "PREFIX.groups.json beside the trace, where there is one."},
     {.name = "data_parallel",
      .type = OptionType::kText,
      .doc =
@@ -98,7 +101,8 @@ Result<ImportedTrace> ReadGoal(const TraceFiles& files, const ImportOptions&) {
   ImportedTrace trace;
   workload::GoalImporter importer;
   const bool binary = formats::SniffGoal(files.start) == formats::GoalForm::kBinary;
-  if (std::filesystem::is_regular_file(path)) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) {
     ORRERY_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
     if (binary) {
       ORRERY_RETURN_IF_ERROR(formats::ParseGoalParts(
@@ -122,6 +126,11 @@ Result<ImportedTrace> ReadGoal(const TraceFiles& files, const ImportOptions&) {
   return trace;
 }
 
+// Of jobs that train.
+bool HasNoise(const graph::Graph& graph) {
+  return std::ranges::any_of(graph.jobs, [](const graph::JobInfo& j) { return j.noise > 0; });
+}
+
 bool IsGraphText(const TraceFiles& files) {  // of any version: the reader says which it takes
   return files.start.starts_with(graph::kTextVersion.substr(0, graph::kTextVersion.find('/') + 1));
 }
@@ -133,6 +142,7 @@ Result<ImportedTrace> ReadGraphText(const TraceFiles& files, const ImportOptions
   if (!graph.ok()) return std::move(graph).TakeStatus().In(Printable(path));
   ImportedTrace trace;
   trace.graph = *std::move(graph);
+  trace.training = HasNoise(trace.graph);
   return trace;
 }
 
@@ -143,6 +153,7 @@ Result<ImportedTrace> ReadGraphBinary(const TraceFiles& files, const ImportOptio
   ImportedTrace trace;
   trace.file = std::move(mapped.file);
   trace.graph = std::move(mapped.graph);
+  trace.training = HasNoise(trace.graph);
   return trace;
 }
 
@@ -171,8 +182,8 @@ bool IsChakra(const TraceFiles& files) {
 Result<ImportedTrace> ReadChakra(const TraceFiles& files, const ImportOptions& options) {
   ORRERY_ASSIGN_OR_RETURN(const std::vector<std::string> ranks, workload::ChakraFiles(files.paths));
   workload::ChakraGroups groups;
-  const std::string listed =
-      options.options->Has("comm_groups") ? options.options->Text("comm_groups") : "";
+  std::string listed = workload::ChakraGroupsFile(ranks.front());
+  if (options.options->Has("comm_groups")) listed = options.options->Text("comm_groups");
   if (!listed.empty()) {
     ORRERY_ASSIGN_OR_RETURN(groups, workload::ReadCommGroups(listed, ranks.size()));
   }
@@ -452,9 +463,35 @@ Result<const Importer*> FindImporter(const TraceFiles& files, const std::string&
   return InvalidInput("--format: {}", UnknownName("format", Printable(format), names));
 }
 
-Result<Section> ReadImporterKeys(const Importer& importer, const std::vector<std::string>& set) {
+Status CheckNoTrace(const TraceFiles& files) {
+  const std::string& path = files.paths.front();
+  std::error_code error;
+  const auto is_file = [&error](const std::filesystem::path& one) {
+    return std::filesystem::exists(one, error) && !std::filesystem::is_directory(one, error);
+  };
+  // Of '-', and of what stands below a file, the reader's own error says more.
+  if (path == "-" || is_file(path) || is_file(std::filesystem::path(path).parent_path())) return {};
+  const Result<std::vector<std::string>> found = workload::ChakraFiles(files.paths);
+  if (!found.ok()) return found.status();
+  return InvalidInput(
+      "'{}': no Chakra trace{}", Printable(found->front()),
+      std::filesystem::file_size(found->front(), error) == 0 ? ": it is empty" : "");
+}
+
+const OptionTable& KeysOf(const Importer& importer) {
   static constexpr OptionTable kNone;
-  const OptionTable& table = importer.options != nullptr ? *importer.options : kNone;
+  return importer.options != nullptr ? *importer.options : kNone;
+}
+
+Result<bool> RanksAreHosts(const Section& keys) {
+  if (FindOption(keys.table().options, "rank") == nullptr) return false;
+  const std::string rank = keys.Text("rank");
+  if (rank == "gpu" || rank == "node") return rank == "node";
+  return InvalidInput("{}: '{}' is none of gpu, node", keys.Where("rank"), Printable(rank));
+}
+
+Result<Section> ReadImporterKeys(const Importer& importer, const std::vector<std::string>& set) {
+  const OptionTable& table = KeysOf(importer);
   formats::Document document;
   for (const std::string& assignment : set) {
     const std::string section = assignment.substr(0, assignment.find_first_of(".="));

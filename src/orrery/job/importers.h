@@ -46,7 +46,9 @@ struct ImportedTrace {
   graph::Graph graph;              // verified
   std::vector<std::string> assumed, warnings;
   std::vector<ProgramStorages> storages;  // where the trace has allocations
-  bool training = false;  // a step of GPUs: equal ones differ in speed as those of jobs do
+  // A step of GPUs: equal ones differ in speed as those of jobs do, by what the graph's jobs say,
+  // or else by the cluster's constant.
+  bool training = false;
   SimTime measured = -1;  // what the traced run took, if the trace says; picoseconds
   std::string gpu;        // that it ran on, as the trace names it
   std::vector<workload::MeasuredKernel> timed;  // by it, of kernels that the graph has priced
@@ -73,7 +75,14 @@ std::span<const Importer> Importers();
 // Of `format` if it is not empty (else an unknown name is an error), or by content; null: the paths
 // are no trace.
 Result<const Importer*> FindImporter(const TraceFiles& files, const std::string& format);
+// Of paths that FindImporter knows no format of: the error of what is a folder, or not there, that
+// names what is missing. OK where the first path is a file.
+Status CheckNoTrace(const TraceFiles& files);
 
+// The keys of the importer's section; an empty table where it has none.
+const OptionTable& KeysOf(const Importer& importer);
+// Whether the key `rank` says that a rank is a host; false where the importer has no such key.
+Result<bool> RanksAreHosts(const formats::Section& keys);
 // Keys of --set below the importer's section; others are errors.
 Result<formats::Section> ReadImporterKeys(const Importer& importer,
                                           const std::vector<std::string>& set);

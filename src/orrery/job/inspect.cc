@@ -122,7 +122,7 @@ Result<cluster::Cluster> InspectedCluster(const std::string& path, int nodes,
   } else {
     ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, cluster::kTopologyBytes));
     if (cluster::SniffTopology(text) != cluster::TopologyFile::kUnknown) {
-      ORRERY_ASSIGN_OR_RETURN(const std::string preset, cluster::BeginningOf(text, path));
+      ORRERY_ASSIGN_OR_RETURN(const std::string preset, cluster::PresetOf(text, path));
       ORRERY_ASSIGN_OR_RETURN(spec, cluster::FindPreset(preset));
       spec.name = path;
       const Status status = cluster::ApplyTopology(text, path, &spec);

@@ -84,7 +84,8 @@ struct Job {
   std::vector<std::string> assumed;
   std::vector<std::string> ignored;  // keys and values of the user's files without effect
   std::string config_json;
-  std::uint64_t config_hash = 0;  // of config_json; threads and folding stand outside it
+  // Of config_json and of what the files that it names hold; threads and folding stand outside it.
+  std::uint64_t config_hash = 0;
 
   std::size_t ranks() const;
   std::size_t gpus() const;  // that they take: more where a rank has a whole host

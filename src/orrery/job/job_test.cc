@@ -122,7 +122,8 @@ training: {global_batch: 64, seq_len: 4096, optimizer: adafactor, recompute: ful
 )";
   const results::JobResult result = Predict(Read(kLarge)).jobs.front();
   ASSERT_TRUE(result.out_of_memory());
-  EXPECT_THAT(result.memory_remedy, HasSubstr("neither zero1"));
+  EXPECT_THAT(result.memory_remedy, HasSubstr("with parallel.sequence_parallel: true it still"));
+  EXPECT_THAT(result.memory_remedy, Not(HasSubstr("zero1")));
   EXPECT_THAT(result.memory_remedy, HasSubstr("zero2 or zero3"));
   EXPECT_THAT(Error(kLarge, {.set = {"training.sharding=zero1"}}), HasSubstr("takes no adafactor"));
 }
@@ -287,6 +288,18 @@ TEST(Job, SeveralJobsShareACluster) {
   const auto json = nlohmann::json::parse(results::ToJson(result));
   EXPECT_EQ(json["jobs"].size(), 2u);
   EXPECT_FALSE(json.contains("step_time_s"));
+}
+
+// A job's own nodes size it as alone: 2 hosts of 8 GPUs at TP 2 are DP 8.
+TEST(Job, AJobAmongOthersKeepsItsNodes) {
+  std::string text =
+      "cluster: h100-ib-400g\nnodes: 4\njobs:\n- {name: a, job: {model: gpt2, nodes: 2, parallel: "
+      "{tp: 2}, training: {global_batch: 16, seq_len: 1024}}}\n";
+  const Job job = Read(text);
+  EXPECT_EQ(job.workloads.front().plan.parallel.dp, 8);
+  EXPECT_THAT(job.assumed, Contains("job a: parallel.dp: 8, follows from 16 GPUs"));
+  text.insert(text.find("tp: 2") + 5, ", dp: 16");
+  EXPECT_THAT(Error(text), HasSubstr("nodes: its 16 GPUs are fewer than the plan's 32 ranks"));
 }
 
 TEST(Job, RefusesWithPlaceAndRemedy) {
@@ -672,6 +685,21 @@ TEST(Goal, RunsOnEveryNetwork) {
       EXPECT_EQ(std::accumulate(rank.breakdown.begin(), rank.breakdown.end(), SimTime{0}),
                 result->record.finish_time);
     }
+  }
+}
+
+// Rank 0 sends 100 MB and again 100 MB, rank 1 works 10 ms on the first. In order on one connection
+// of 50 GB/s: 2 ms, then 10 ms of work while the second comes. Shared, the first came with the
+// second: 4 + 10.
+TEST(Goal, MessagesOfAPairGoInOrder) {
+  const std::string path = ORRERY_SOURCE_DIR "/tests/cli/inputs/two_sends.goal";
+  for (const char* network : {"analytic", "flow", "flow-chunks", "links", "packet"}) {
+    const auto result = SimulateGoal(
+        path, {.network = network,
+               .cluster = "h100-ib-400g",
+               .set = {"goal.rank=node", "loggops.endpoints=staged", "loggops.S=1GB"}});
+    ASSERT_TRUE(result.ok()) << network << ": " << result.status().message();
+    EXPECT_NEAR(ToSeconds(result->record.finish_time), 12.3e-3, 0.3e-3) << network;
   }
 }
 

@@ -1,7 +1,5 @@
 #include "orrery/job/network_setup.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "orrery/base/suggest.h"

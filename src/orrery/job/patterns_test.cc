@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <vector>
 
 #include "orrery/job/trace.h"
 
@@ -140,6 +139,25 @@ TEST(Patterns, SayWhatIsWrong) {
   EXPECT_THAT(error("bsp", 4, "ways=4"), HasSubstr("a rank has 3 others"));
   EXPECT_THAT(error("bsp", 4, "compute=1ps"), HasSubstr("whole nanoseconds"));
   EXPECT_THAT(error("linear-alltoall", 1 << 20, ""), HasSubstr("at most 200000000 in all"));
+}
+
+// simulation.link_steps had no effect on what is no job.
+TEST(Patterns, LinksUseOverTimeInAsManySteps) {
+  TraceOptions options{.network = "flow", .cluster = "h100-ib-400g"};
+  options.set = {"simulation.link_steps=8"};
+  const auto run = Simulated("ring", 16, "size=70000", options);
+  ASSERT_TRUE(run.ok()) << run.status().message();
+  ASSERT_FALSE(run->over_time.empty());
+  EXPECT_LE(run->over_time.classes.front().bytes.size(), 8u);
+  EXPECT_TRUE(Simulated("ring", 16, "size=70000", {.network = "flow", .cluster = "h100-ib-400g"})
+                  ->over_time.empty());
+  options.set = {"simulation.link_steps=7"};
+  EXPECT_THAT(Simulated("ring", 16, "size=70000", options).status().message(),
+              HasSubstr("link_steps takes an even number; 7 is odd"));
+  options.network = "analytic";
+  options.set = {"simulation.link_steps=8"};
+  EXPECT_THAT(Simulated("ring", 16, "size=70000", options).status().message(),
+              HasSubstr("the network 'analytic' does not see single links"));
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
-#include <set>
 
 #include "orrery/base/file.h"
 #include "orrery/base/hash.h"
@@ -91,6 +89,13 @@ Status CheckTopKeys(const Source& source, const Node& root) {
     return InvalidInput("{}: a job file is made of keys with values, such as 'model: llama3-70b'",
                         source.Where(root));
   }
+  const bool names_cluster =
+      root.Find("preset") != nullptr || root.Find("nic_bandwidth") != nullptr;
+  if (names_cluster && root.Find("model") == nullptr && root.Find("jobs") == nullptr) {
+    return InvalidInput(
+        "{}: a cluster definition, not a job file; a job file names it: 'cluster: {}'",
+        source.name(), source.name());
+  }
   for (const Field& field : root.fields) {
     if (IsTopKey(field.key)) {
       ORRERY_RETURN_IF_ERROR(CheckSectionKeys(source, field));
@@ -177,16 +182,7 @@ Status ReadSimulation(const Source& source, const Node& root, const ReadOptions&
   if (section.Has("iterations")) {
     job->engine.iterations = static_cast<int>(section.Integer("iterations"));
   }
-  job->engine.link_steps = static_cast<int>(section.Integer("link_steps"));
-  if (job->engine.link_steps % 2 != 0) {
-    return InvalidInput("{}: link_steps takes an even number; {} is odd",
-                        section.Where("link_steps"), job->engine.link_steps);
-  }
-  if (job->engine.link_steps > 0 && !network::SeesLinks(job->network)) {
-    return InvalidInput(
-        "{}: the network '{}' does not see single links; choose one that does (flow, links)",
-        section.Where("link_steps"), job->network);
-  }
+  ORRERY_ASSIGN_OR_RETURN(job->engine.link_steps, ReadLinkSteps(section, job->network));
   job->engine.seed =
       options.seed ? *options.seed : static_cast<std::uint64_t>(section.Integer("seed"));
   if (section.Has("slowdown")) {
@@ -363,6 +359,20 @@ void ApplyConstants(const constants::Set& constants, Job* job) {
   }
 }
 
+Result<int> ReadLinkSteps(const Section& simulation, std::string_view network) {
+  const std::int64_t steps = simulation.Integer("link_steps");
+  if (steps % 2 != 0) {
+    return InvalidInput("{}: link_steps takes an even number; {} is odd",
+                        simulation.Where("link_steps"), steps);
+  }
+  if (steps > 0 && !network::SeesLinks(network)) {
+    return InvalidInput(
+        "{}: the network '{}' does not see single links; choose one that does (flow, links)",
+        simulation.Where("link_steps"), network);
+  }
+  return static_cast<int>(steps);
+}
+
 Status ReadCollective(const Source& source, const Node* node, Job* job) {
   if (node == nullptr) return {};
   ORRERY_ASSIGN_OR_RETURN(const Section section,
@@ -416,10 +426,6 @@ std::uint64_t HashOf(std::span<const collective::TunerRow> rows) {
   }
   return rows.empty() ? 0 : hash.value();
 }
-
-}  // namespace
-
-namespace {
 
 // Variables that choose a way which the cluster must have.
 Status CheckWays(const Job& job, const collective::Environment& nccl) {

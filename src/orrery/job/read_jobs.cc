@@ -35,6 +35,12 @@ class EntryReader {
   Result<Entry> Read(const Node& item) {
     std::vector<std::string_view> others = GraphKeys();
     others.push_back("job");
+    for (const char* key : {"run_time", "steps", "arrival", "across_racks", "count", "every"}) {
+      const Node* found = item.Find(key);
+      if (found == nullptr) continue;
+      return InvalidInput("{}: {} is a key of a queue of jobs: run 'orrery queue' (docs/queue.md)",
+                          outer_.Where(*found), key);
+    }
     ORRERY_ASSIGN_OR_RETURN(const Section section,
                             Section::Read(*outer_.document, item, JobEntryOptions(), others));
     const Node* inline_job = item.Find("job");
@@ -43,7 +49,7 @@ class EntryReader {
     Entry entry;
     entry.tenant.name = section.Text("name");
     if (!names_.insert(entry.tenant.name).second) {
-      return InvalidInput("{}: another job has this name; choose one for each",
+      return InvalidInput("{}: another job has this name; give each its own",
                           section.Where("name"));
     }
     const int sources =
@@ -79,9 +85,13 @@ class EntryReader {
   Result<std::optional<Workload>> ReadOne(const Source& source, const Node& root, Entry* entry) {
     ORRERY_RETURN_IF_ERROR(CheckTopKeys(source, root));
     std::vector<std::string> ignored;
-    for (const std::string_view key : {"cluster", "nodes", "network", "kernels", "nccl", "perturb",
+    for (const std::string_view key : {"cluster", "network", "kernels", "nccl", "perturb",
                                        "simulation", "memory", "cost", "goodput"}) {
       if (root.Find(key) != nullptr) ignored.emplace_back(key);
+    }
+    const Node* parallel = root.Find("parallel");
+    if (root.Find("nodes") != nullptr && parallel != nullptr && parallel->Find("dp") != nullptr) {
+      ignored.emplace_back("nodes");
     }
     for (const char* key : {"jobs", "interference"}) {
       const Node* inner = root.Find(key);
@@ -91,14 +101,39 @@ class EntryReader {
     }
     ORRERY_RETURN_IF_ERROR(ReadAssume(source, root.Find("assume"), &entry->assumed));
     if (!ignored.empty()) {
-      entry->assumed.push_back(fmt::format("{} of its own file are not used, the outer file's are",
+      entry->assumed.push_back(fmt::format("not used of its own file, the outer file's hold: {}",
                                            fmt::join(ignored, ", ")));
       entry->ignored.push_back(entry->assumed.back());
     }
-    ORRERY_ASSIGN_OR_RETURN(Workload workload,
-                            ReadWorkload(source, root, job_.cluster.device, std::nullopt,
-                                         job_.known(), &entry->assumed));
+    ORRERY_ASSIGN_OR_RETURN(const std::optional<std::size_t> gpus, OwnGpus(source, root));
+    ORRERY_ASSIGN_OR_RETURN(Workload workload, ReadWorkload(source, root, job_.cluster.device, gpus,
+                                                            job_.known(), &entry->assumed));
+    const auto ranks = static_cast<std::size_t>(workload.plan.ranks());
+    if (gpus && ranks > *gpus) {
+      return InvalidInput(
+          "{}: nodes: its {} GPUs are fewer than the plan's {} ranks; raise nodes, or leave it out",
+          source.Where(*root.Find("nodes")), *gpus, ranks);
+    }
     return std::optional<Workload>(std::move(workload));
+  }
+
+  // The GPUs of a job's own `nodes`, as a run of its file alone has them: its own cluster's hosts,
+  // or the outer one's. They decide a dp that is not given; where it runs is the outer file's.
+  Result<std::optional<std::size_t>> OwnGpus(const Source& source, const Node& root) const {
+    const Node* nodes = root.Find("nodes");
+    if (nodes == nullptr) return std::optional<std::size_t>();
+    Result<OptionValue> number =
+        ParseOption(*FindOption(TopOptions().options, "nodes"), nodes->text);
+    if (!number.ok()) return std::move(number).TakeStatus().In(source.Where(*nodes) + ": nodes");
+    int each = job_.cluster.gpus_per_node;
+    if (const Node* cluster = root.Find("cluster")) {
+      std::vector<std::string> ignored;
+      ORRERY_ASSIGN_OR_RETURN(const cluster::Spec own,
+                              cluster::Read(source, cluster, job_.known().clusters, &ignored));
+      each = own.gpus_per_node;
+    }
+    return std::optional(static_cast<std::size_t>(std::get<std::int64_t>(*number)) *
+                         static_cast<std::size_t>(each));
   }
 
   static Status ReadTurn(const Section& section, Turn* turn) {

@@ -88,8 +88,7 @@ Status ReadParallel(const Source& source, const Section& parallel, std::optional
     }
     plan->parallel.dp = static_cast<int>(offered / replica);
   }
-  assumed->push_back(gpus ? fmt::format("parallel.dp: {}, all that the cluster's {} GPUs leave",
-                                        plan->parallel.dp,
+  assumed->push_back(gpus ? fmt::format("parallel.dp: {}, follows from {} GPUs", plan->parallel.dp,
                                         HumanCount(static_cast<std::int64_t>(*gpus)))
                           : "parallel.dp: 1, since neither dp nor nodes is given");
   return {};

@@ -1,8 +1,6 @@
-#include <fmt/format.h>
 
 #include <array>
 
-#include "orrery/base/text.h"
 #include "orrery/engine/options.h"
 #include "orrery/job/reader.h"
 #include "orrery/network/network.h"

@@ -1,6 +1,5 @@
 #include "orrery/job/read_slowdown.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -226,9 +225,66 @@ Status ReadLoss(const Section& section, Plan* plan) {
   return {};
 }
 
-// The framework's defaults, then what the user set; what is left of the defaults is said. A switch
-// that is not as a plan has it of which nothing is said (Plan()) is one that a newcomer would not
-// guess.
+// Attention's kernels: as said, or the framework's on this GPU.
+Status ReadAttention(const Section& section, const Framework& framework, cluster::Arch arch,
+                     const workload::Model& model, Plan* plan, std::vector<std::string>* defaults,
+                     std::vector<std::string>* assumed) {
+  if (section.Has("attention")) {
+    const std::string word = section.Text("attention");
+    plan->framework.attention = AttentionNamed(word, framework.defaults, arch, model);
+    if (const auto kernel = NameOf(kAttentions, plan->framework.attention); kernel != word) {
+      assumed->push_back(
+          fmt::format("attention {}: {} with {} on this GPU", word, kernel, framework.name));
+    }
+    ORRERY_RETURN_IF_ERROR(CheckAttention(section, arch, plan->framework.attention));
+  } else {
+    // Flash kernels exist for 16-bit types only.
+    if (plan->precision.type == workload::Precision::kFp32) {
+      plan->framework.attention = workload::AttentionBackend::kUnfused;
+    }
+    defaults->push_back(
+        fmt::format("attention {}", NameOf(kAttentions, plan->framework.attention)));
+  }
+  const bool engine = framework.defaults.libraries.transformer_engine;
+  const std::string wide = SetWideHeads(model, engine, &plan->framework);
+  if (!wide.empty()) assumed->push_back(wide);
+  return {};
+}
+
+// Switches as said; those that are the framework's and matter go to `defaults`, and to `unusual`
+// where they are not as a plan has them of which nothing is said (Plan()): what a newcomer would
+// not guess.
+void ReadSwitches(const Section& section, Plan* plan, std::vector<std::string>* defaults,
+                  std::vector<std::string>* unusual) {
+  for (const workload::Switch& flag : workload::Switches()) {
+    if (section.Has(flag.key)) {
+      plan->framework.*flag.member = section.Bool(flag.key);
+      continue;
+    }
+    if (!flag.matters(*plan)) continue;
+    const bool on = plan->framework.*flag.member;
+    const std::string said = fmt::format("{}{}", on ? "" : "no ", flag.key);
+    if (on != FrameworkBehaviour().*flag.member) unusual->push_back(said);
+    defaults->push_back(said);
+  }
+}
+
+Status ReadGraphs(const Section& section, Plan* plan) {
+  if (section.Has("cuda_graphs")) {
+    plan->framework.cuda_graphs = Choose(kCudaGraphs, section.Text("cuda_graphs"));
+  }
+  if (!section.Has("cuda_graph_scope")) return {};
+  Result<std::uint8_t> scope = workload::ParseGraphScope(section.Text("cuda_graph_scope"));
+  if (!scope.ok()) return std::move(scope).TakeStatus().In(section.Where("cuda_graph_scope"));
+  if (plan->framework.cuda_graphs != workload::CudaGraphs::kLayers) {
+    return InvalidInput("there are no graphs of layers; set cuda_graphs: layers or leave it out")
+        .In(section.Where("cuda_graph_scope"));
+  }
+  plan->framework.graph_scope = *scope;
+  return {};
+}
+
+// The framework's defaults, then what the user set; what is left of the defaults is said.
 Status ReadFramework(const Section& section, const Framework& framework, bool versioned,
                      cluster::Arch arch, Workload* workload, std::vector<std::string>* assumed) {
   const workload::Model& model = workload->model;
@@ -243,24 +299,7 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
   // A default of those who can: their frameworks turn it off for the others.
   if (!workload::CheckTpOverlap(model, *plan).ok()) plan->framework.tp_comm_overlap = false;
   ORRERY_RETURN_IF_ERROR(ReadRecomputeKeeps(section, plan));
-  if (section.Has("attention")) {
-    const std::string word = section.Text("attention");
-    plan->framework.attention = AttentionNamed(word, framework.defaults, arch, model);
-    if (const auto kernel = NameOf(kAttentions, plan->framework.attention); kernel != word) {
-      assumed->push_back(
-          fmt::format("attention {}: {} with {} on this GPU", word, kernel, framework.name));
-    }
-    ORRERY_RETURN_IF_ERROR(CheckAttention(section, arch, plan->framework.attention));
-  } else {
-    // Flash kernels exist for 16-bit types only.
-    if (plan->precision.type == workload::Precision::kFp32) {
-      plan->framework.attention = workload::AttentionBackend::kUnfused;
-    }
-    defaults.push_back(fmt::format("attention {}", NameOf(kAttentions, plan->framework.attention)));
-  }
-  const bool engine = framework.defaults.libraries.transformer_engine;
-  const std::string wide = SetWideHeads(model, engine, &plan->framework);
-  if (!wide.empty()) assumed->push_back(wide);
+  ORRERY_RETURN_IF_ERROR(ReadAttention(section, framework, arch, model, plan, &defaults, assumed));
   ORRERY_RETURN_IF_ERROR(ReadLoss(section, plan));
   if (section.Has("torch_layers")) {
     plan->framework.torch_layers = Choose(kTorchLayers, section.Text("torch_layers"));
@@ -272,18 +311,7 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
     plan->framework.grad_reduce_fp32 = section.Bool("grad_reduce_fp32");
     ApplyGradientSums(framework.defaults, plan);
   }
-  for (const workload::Switch& flag : workload::Switches()) {
-    if (!section.Has(flag.key) && !flag.matters(*plan)) continue;
-    if (section.Has(flag.key)) {
-      plan->framework.*flag.member = section.Bool(flag.key);
-    } else {
-      const std::string said =
-          fmt::format("{}{}", plan->framework.*flag.member ? "" : "no ", flag.key);
-      if (plan->framework.*flag.member != FrameworkBehaviour().*flag.member)
-        unusual.push_back(said);
-      defaults.push_back(said);
-    }
-  }
+  ReadSwitches(section, plan, &defaults, &unusual);
   if (section.Has("cp_exchange")) {
     plan->parallel.cp_exchange = Choose(kCpExchanges, section.Text("cp_exchange"));
   } else if (plan->parallel.cp > 1) {
@@ -291,18 +319,7 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
     defaults.push_back(
         fmt::format("cp_exchange {}", NameOf(kCpExchanges, plan->parallel.cp_exchange)));
   }
-  if (section.Has("cuda_graphs")) {
-    plan->framework.cuda_graphs = Choose(kCudaGraphs, section.Text("cuda_graphs"));
-  }
-  if (section.Has("cuda_graph_scope")) {
-    Result<std::uint8_t> scope = workload::ParseGraphScope(section.Text("cuda_graph_scope"));
-    if (!scope.ok()) return std::move(scope).TakeStatus().In(section.Where("cuda_graph_scope"));
-    if (plan->framework.cuda_graphs != workload::CudaGraphs::kLayers) {
-      return InvalidInput("there are no graphs of layers; set cuda_graphs: layers or leave it out")
-          .In(section.Where("cuda_graph_scope"));
-    }
-    plan->framework.graph_scope = *scope;
-  }
+  ORRERY_RETURN_IF_ERROR(ReadGraphs(section, plan));
   if (section.Has("bucket_bytes")) plan->framework.bucket_bytes = section.Integer("bucket_bytes");
   if (section.Has("bucket_elements"))
     plan->framework.bucket_elements = section.Integer("bucket_elements");

@@ -34,6 +34,8 @@ Status ReadJobs(const Source& source, const formats::Node& root, const formats::
                 const ReadOptions& options, Job* job);
 // What of `jobs` and `interference` depends on the rest. REQUIRES: network, simulation are read.
 Status CheckJobs(const Source& source, const formats::Node& root, Job* job);
+// simulation.link_steps of a run on this network.
+Result<int> ReadLinkSteps(const Section& simulation, std::string_view network);
 // Whose formula prices collectives; job->network and job->cluster are set.
 Status ReadCollective(const Source& source, const formats::Node* node, Job* job);
 // NCCL's environment variables.

@@ -184,9 +184,9 @@ std::string MemoryRemedy(const Job& job, std::size_t workload, const graph::Grap
   const bool shards_more =
       w.plan.replicas() > 1 && w.plan.memory.sharding < workload::Sharding::kZero2;
   return fmt::format(
-      "it needs {} of {}; neither zero1 nor sequence parallelism, recompute or a micro-batch of 1 "
-      "makes it fit: use more pipeline or tensor parallelism, {}or a larger GPU",
+      "it needs {} of {}{}: use more pipeline or tensor parallelism, {}or a larger GPU",
       HumanBytes(worst.total()), HumanBytes(job.cluster.device.memory_bytes),
+      texts.empty() ? "" : fmt::format("; with {} it still does not fit", texts),
       shards_more ? "training.sharding: zero2 or zero3, " : "");
 }
 

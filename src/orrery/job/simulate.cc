@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "orrery/base/file.h"
-#include "orrery/base/hash.h"
 #include "orrery/base/text.h"
 #include "orrery/cluster/cluster.h"
 #include "orrery/cluster/draw.h"
@@ -21,7 +20,9 @@
 #include "orrery/job/campaign.h"
 #include "orrery/job/describe.h"
 #include "orrery/job/machine.h"
+#include "orrery/job/open_timeline.h"
 #include "orrery/job/remedy.h"
+#include "orrery/job/straddling_groups.h"
 #include "orrery/job/tenants.h"
 #include "orrery/memory/library_memory.h"
 #include "orrery/memory/memory.h"
@@ -40,8 +41,6 @@ std::string MachineKey(const Job& job, const SimulateOptions& options) {
   return fmt::format("{}\n{}\n{:x}", MachineText(job),
                      job.measured_kernels ? options.measured_database : "", slowdown);
 }
-
-constexpr int kTimelineSteps = 256;  // of the links' use, where nobody says otherwise
 
 void AddRemedy(const Job& job, std::size_t index, const graph::Graph& graph,
                results::RunResult* result) {
@@ -118,6 +117,7 @@ Result<Simulation> Simulation::Prepare(const Job& job, const SimulateOptions& op
   for (const Workload& workload : job.workloads) {
     ORRERY_RETURN_IF_ERROR(
         kept.generator.AddJob(workload.model, workload.plan, workload.name, &state->graph));
+    state->graph.jobs.back().noise = job.engine.rank_noise;
   }
   std::vector<JobToPlace> to_place;
   for (const Workload& w : job.workloads) {
@@ -243,16 +243,8 @@ Result<memory::Footprint> Simulation::ReplayMemory(ProgramId program) const {
 Result<results::RunResult> Simulation::Run() {
   State& s = *state_;
   const Job& job = *s.job;
-  std::optional<results::Timeline> timeline;
-  if (!s.options.timeline.empty()) {
-    std::vector<RankId> ranks = results::DefaultRanks(s.graph);
-    if (!s.options.timeline_ranks.empty()) {
-      ORRERY_ASSIGN_OR_RETURN(
-          ranks, results::ParseRanks(s.options.timeline_ranks, s.graph.bindings.size()));
-    }
-    ORRERY_ASSIGN_OR_RETURN(timeline,
-                            results::Timeline::Create(s.options.timeline, s.graph, ranks));
-  }
+  ORRERY_ASSIGN_OR_RETURN(std::optional<results::Timeline> timeline,
+                          OpenTimeline(s.options.timeline, s.options.timeline_ranks, s.graph));
   const bool sees_links = timeline && network::SeesLinks(job.network);
   ORRERY_ASSIGN_OR_RETURN(const engine::Record record, RunEngine(timeline ? &*timeline : nullptr,
                                                                  sees_links ? kTimelineSteps : 0));
@@ -261,6 +253,9 @@ Result<results::RunResult> Simulation::Run() {
   for (const Workload& workload : job.workloads) facts.push_back(FactsOf(job, workload));
   results::RunResult result = results::Assemble(
       {.graph = &s.graph, .record = &record, .jobs = facts, .footprints = footprints});
+  for (std::string& warning : StraddlingGroups(s.graph, s.machine->cluster, s.placement)) {
+    result.warnings.push_back(std::move(warning));
+  }
   for (std::size_t i = 0; i < result.jobs.size(); ++i) {
     AddRemedy(job, i, s.graph, &result);
     AddCampaign(job, i, s.graph, s.machine->compute, true, &result.jobs[i]);

@@ -1,10 +1,7 @@
 #include "orrery/job/tenant.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/cluster/catalog.h"
 #include "orrery/job/reprice.h"
@@ -79,9 +76,8 @@ Status ReadGraphOf(const Source& source, const Node& entry, const cluster::Devic
     files = OpenTrace(std::move(paths));
   }
   ORRERY_ASSIGN_OR_RETURN(tenant->importer, FindSource(source, entry, files));
-  static constexpr OptionTable kNone;
   const Importer& importer = *tenant->importer;
-  const OptionTable& table = importer.options != nullptr ? *importer.options : kNone;
+  const OptionTable& table = KeysOf(importer);
   Section section(table);
   for (const std::string_view key : GraphKeys()) {
     const Node* node = entry.Find(key);
@@ -97,13 +93,8 @@ Status ReadGraphOf(const Source& source, const Node& entry, const cluster::Devic
     if (!section.Has(option.name)) continue;
     tenant->keys.emplace_back(option.name, FormatOption(option, section.Value(option.name)));
   }
-  if (FindOption(table.options, "rank") != nullptr) {
-    const std::string rank = section.Text("rank");
-    if (rank != "gpu" && rank != "node") {
-      return InvalidInput("{}: '{}' is none of gpu, node", section.Where("rank"), Printable(rank));
-    }
-    tenant->placement.whole_nodes = tenant->placement.whole_nodes || rank == "node";
-  }
+  ORRERY_ASSIGN_OR_RETURN(const bool hosts, RanksAreHosts(section));
+  tenant->placement.whole_nodes |= hosts;
   // Of what needs no file: the one that holds it, so that names inside are relative to it.
   if (files.paths.empty()) files.paths.push_back(source.name());
   Result<ImportedTrace> read = importer.read(files, {&section, false});

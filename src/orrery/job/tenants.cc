@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <set>
+#include <span>
 
 #include "orrery/base/text.h"
 #include "orrery/base/threads.h"
@@ -14,9 +16,9 @@
 #include "orrery/graph/verify/verify.h"
 #include "orrery/job/describe.h"
 #include "orrery/job/machine.h"
+#include "orrery/job/open_timeline.h"
 #include "orrery/network/network.h"
 #include "orrery/results/requests.h"
-#include "orrery/results/timeline.h"
 #include "orrery/workload/generator.h"
 
 namespace orrery::job {
@@ -81,7 +83,7 @@ std::vector<Members> Subsets(std::size_t jobs, const Interference& interference,
   return sets;
 }
 
-// The rows' times alone and the matrix, from what every set took. `together`: of all jobs.
+// The rows' times alone and the matrix, from what every set took.
 void Compare(const std::vector<Members>& sets, const std::vector<std::vector<SimTime>>& times,
              const Interference& interference, results::Sharing* sharing) {
   const std::size_t jobs = sharing->rows.size();
@@ -355,23 +357,14 @@ class TenantRuns {
   }
 
   Result<RunOfSet> RunTogether(const Members& all) {
-    const bool picture = !options_.timeline.empty();
-    if (picture) {
-      std::vector<RankId> shown = results::DefaultRanks(graph_);
-      if (!options_.timeline_ranks.empty()) {
-        ORRERY_ASSIGN_OR_RETURN(
-            shown, results::ParseRanks(options_.timeline_ranks, graph_.bindings.size()));
-      }
-      ORRERY_ASSIGN_OR_RETURN(timeline_,
-                              results::Timeline::Create(options_.timeline, graph_, shown));
-    }
-    constexpr int kTimelineSteps = 256;
-    const bool links = picture && network::SeesLinks(job_.network);
     // A run that is made over with more iterations would show both.
     const bool repeats = std::ranges::any_of(all, [&](std::size_t j) { return Background(j); });
-    if (picture && repeats) {
+    if (!options_.timeline.empty() && repeats) {
       return InvalidInput("--timeline: not with jobs in the background; give them iterations");
     }
+    ORRERY_ASSIGN_OR_RETURN(timeline_,
+                            OpenTimeline(options_.timeline, options_.timeline_ranks, graph_));
+    const bool links = timeline_ && network::SeesLinks(job_.network);
     return RunSet(all, machine_.get(), timeline_ ? &*timeline_ : nullptr,
                   links ? kTimelineSteps : 0);
   }

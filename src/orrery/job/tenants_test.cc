@@ -57,6 +57,24 @@ TEST(Tenants, TwoThatShareALinkTakeTwiceAsLong) {
   }
 }
 
+// A ring beside an all-to-all that is over after a seventh of its time: messages of a pair go in
+// order, so that the ring loses what the all-to-all takes and no chunk of it waits for its last.
+TEST(Tenants, AShortNeighbourCostsNoMoreThanItsTime) {
+  const std::string jobs =
+      "- {name: p, placement: random, pattern: {name: linear-alltoall, ranks: 32, size: 1MiB}}\n"
+      "- {name: q, placement: random, pattern: {name: ring, ranks: 32, size: 256MiB}}\n";
+  for (const char* network : {"flow", "flow-chunks", "links"}) {
+    const results::RunResult result = Predict(
+        Read(fmt::format("cluster: {{preset: h100-ib-400g, topology: fat-tree-2, nodes_per_leaf: 2,"
+                         " oversubscription: 4}}\nnodes: 8\nnetwork: {}\njobs:\n{}",
+                         network, jobs),
+             kTenants));
+    const auto &p = SharingOf(result, 0), &q = SharingOf(result, 1);
+    EXPECT_LT(*p.alone * 5, *q.alone) << network;
+    EXPECT_LT(q.time - *q.alone, p.time) << network;
+  }
+}
+
 // A third job that sends under a leaf of its own: pairs show who slows whom.
 TEST(Tenants, TheMatrixNamesTheCulprit) {
   const results::RunResult result =

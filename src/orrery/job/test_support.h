@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "orrery/job/job.h"
 #include "orrery/job/simulate.h"

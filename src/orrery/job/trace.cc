@@ -4,260 +4,36 @@
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "orrery/base/hash.h"
-#include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/cluster/catalog.h"
 #include "orrery/cluster/readers/readers.h"
 #include "orrery/constants/constants.h"
 #include "orrery/engine/engine.h"
-#include "orrery/engine/options.h"
 #include "orrery/engine/services/services.h"
-#include "orrery/formats/section.h"
 #include "orrery/graph/replicate.h"
 #include "orrery/job/network_setup.h"
-#include "orrery/job/read_slowdown.h"
+#include "orrery/job/open_timeline.h"
 #include "orrery/job/reprice.h"
 #include "orrery/job/simulate.h"
+#include "orrery/job/trace_settings.h"
 #include "orrery/memory/allocator_conf.h"
 #include "orrery/network/network.h"
-#include "orrery/network/options.h"
-#include "orrery/results/timeline.h"
 
 namespace orrery::job {
-
-using formats::Section;
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr Option kTrace[] = {
-    {.name = "communication",
-     .type = OptionType::kText,
-     .fallback = "auto",
-     .doc = "Of communication that a trace has timed: measured, priced on the cluster, or auto: "
-            "priced where --cluster names one."},
-    {.name = "gpu",
-     .type = OptionType::kText,
-     .doc = "The GPU that a trace ran on, where the trace does not say or says it otherwise; on a "
-            "cluster of other GPUs its kernels are rescaled."},
-    {.name = "replicas",
-     .type = OptionType::kInteger,
-     .fallback = "1",
-     .min = 1,
-     .max = 1 << 20,
-     .doc = "How many copies of a traced job run, joined in data-parallel groups and in groups of "
-            "all its ranks; the rest stays within a copy. PyTorch profiles: pytorch.replicas."},
-    {.name = "tp",
-     .type = OptionType::kInteger,
-     .fallback = "0",
-     .max = 1 << 16,
-     .doc = "The tensor-parallel size in place of the traced one, where the trace tells enough "
-            "(SimAI's workloads); 0: as traced."},
-    {.name = "pp",
-     .type = OptionType::kInteger,
-     .fallback = "0",
-     .max = 1 << 16,
-     .doc = "The number of pipeline stages in place of the traced one, likewise; 0: as traced."},
-};
-constexpr OptionTable kTraceTable{
-    .path = "trace", .doc = "How a trace that has times runs.", .options = kTrace};
 
 std::string Nanoseconds(SimTime ps) {
   return ps % kNanosecond == 0 ? fmt::format("{} ns", ps / kNanosecond)
                                : fmt::format("{:.3f} ns", static_cast<double>(ps) / 1e3);
 }
 
-// What --set says, apart from the cluster's keys.
-struct Settings {
-  Section import;  // the importer's
-  network::Parameters network;
-  bool whole_nodes = false;  // goal.rank=node, mpi.rank=node
-  bool measured = true;      // communication takes what was measured
-  std::string gpu;           // that the trace ran on
-  std::int64_t replicas = 1;
-  std::int64_t tp = 0, pp = 0;  // 0: as traced
-  std::shared_ptr<const interference::Learned> slowdown;
-  std::string slowdown_file;
-  int iterations = 0;
-  std::uint64_t seed = 1;
-  std::vector<std::string> of_cluster;  // for ReadNetworkSetup
-  std::string config;                   // JSON
-};
-
-std::string NetworkOf(const Importer& importer, const TraceOptions& options) {
-  return options.network.empty() ? std::string(importer.network) : options.network;
-}
-
-Status ReadLogGops(const Section& section, network::Parameters* p) {
-  p->joint = {
-      .L = section.Integer("L"),
-      .o = section.Integer("o"),
-      .g = section.Integer("g"),
-      .G_as = network::Attoseconds(section.Real("G")),
-      .O_as = network::Attoseconds(section.Real("O")),
-      .S = section.Integer("S"),
-      .receiver_bandwidth = section.Bool("receiver_bandwidth"),
-      .hosts = {.ranks = section.Integer("host_ranks"),
-                .L = section.Integer("host_L"),
-                .o = section.Integer("host_o"),
-                .copy_Bps = section.Integer("host_copy"),
-                .memory_Bps = section.Has("host_memory") ? section.Integer("host_memory") : 0,
-                .S = section.Integer("host_S")}};
-  if (p->joint.hosts.ranks > 1 && !p->joint.receiver_bandwidth) {
-    return InvalidInput("{}: hosts need loggops.receiver_bandwidth=true",
-                        section.Where("host_ranks"));
-  }
-  for (const std::string_view key : {"host_L", "host_o", "host_copy", "host_memory", "host_S"}) {
-    if (p->joint.hosts.ranks > 1 || !section.Has(key)) continue;
-    return InvalidInput("{}: has no effect without loggops.host_ranks", section.Where(key));
-  }
-  const std::string endpoints = section.Text("endpoints");
-  using network::LogGopsEndpoints;
-  if (endpoints == "staged") {
-    p->endpoints = LogGopsEndpoints::kStaged;
-  } else if (endpoints == "joint") {
-    p->endpoints = LogGopsEndpoints::kJoint;
-  } else if (endpoints != "auto") {
-    return InvalidInput("{}: '{}' is none of auto, staged, joint", section.Where("endpoints"),
-                        Printable(endpoints));
-  }
-  // Staged endpoints take what was said, and the path's otherwise.
-  if (section.Has("L")) p->loggops.L = p->joint.L;
-  if (section.Has("G")) p->loggops.G_as = p->joint.G_as;
-  if (section.Has("o")) p->loggops.o = p->joint.o;
-  if (section.Has("g")) p->loggops.g = p->joint.g;
-  if (section.Has("O")) p->loggops.O_as = p->joint.O_as;
-  return {};
-}
-
-// Why a format's traces run at no other sizes.
-Status CannotResize(const Importer& importer, const Section& times) {
-  const bool shards = times.Integer("tp") > 0;
-  const std::string where = times.Where(shards ? "tp" : "pp");
-  const std::string_view kernels =
-      "it holds the traced shards' kernels alone; those of another tensor-parallel size have other "
-      "shapes, and nobody timed them";
-  if (importer.name == "orrery-trace") {
-    return InvalidInput(
-        "{}: {}: {}. Trace the script with the other size, which takes seconds a rank and no GPU "
-        "(orrery trace --world-size N --rank all -- python train.py …). Other numbers of "
-        "micro-batches (orrery trace --extend) and of replicas (trace.replicas) need no new trace",
-        where, importer.title,
-        shards ? kernels
-               : "a layer that moves to another stage takes along its part of flat parameter and "
-                 "gradient buffers, of their buckets and of the order of micro-batches, and the "
-                 "program lays these out anew for each plan");
-  }
-  return InvalidInput(
-      "{}: {}: {}. Trace the job at that size (docs/tracing.md: no GPU is needed), or describe it "
-      "in a job file",
-      where, importer.description,
-      shards ? kernels
-             : "it does not say which layer an operation belongs to, so that layers cannot move "
-               "between stages");
-}
-
-Result<Settings> ReadSettings(const Importer& importer, const TraceOptions& options) {
-  static constexpr OptionTable kNone;
-  const OptionTable& own = importer.options != nullptr ? *importer.options : kNone;
-  Settings settings{.import = Section(own)};
-  formats::Document document;
-  for (const std::string& assignment : options.set) {
-    const std::string_view section =
-        std::string_view(assignment).substr(0, assignment.find_first_of(".="));
-    std::vector<std::string_view> valid = {"loggops",    "trace", "simulation", "cluster",
-                                           "collective", "nccl",  "packet",     "perturb"};
-    if (importer.options != nullptr) valid.insert(valid.begin() + 1, own.path);
-    if (std::ranges::find(valid, section) == valid.end()) {
-      return InvalidInput("--set {}: {}", Printable(assignment),
-                          UnknownName("section", Printable(std::string(section)), valid));
-    }
-    if (section == "loggops" || section == own.path || section == "simulation" ||
-        section == "trace") {
-      ORRERY_RETURN_IF_ERROR(ApplySet(assignment, &document));
-    } else {
-      settings.of_cluster.push_back(assignment);
-    }
-  }
-  Section loggops(network::LogGopsOptions()), simulation(engine::SimulationOptions());
-  Section times(kTraceTable);
-  for (const formats::Field& field : document.root.fields) {
-    const bool is_own = field.key == own.path && importer.options != nullptr;
-    Section& section = is_own                   ? settings.import
-                       : field.key == "loggops" ? loggops
-                       : field.key == "trace"   ? times
-                                                : simulation;
-    const OptionTable& table = section.table();
-    ORRERY_ASSIGN_OR_RETURN(section, Section::Read(document, field.value, table));
-  }
-  ORRERY_RETURN_IF_ERROR(ReadLogGops(loggops, &settings.network));
-  const std::string communication = times.Text("communication");
-  if (communication != "auto" && communication != "measured" && communication != "priced") {
-    return InvalidInput("{}: '{}' is none of auto, measured, priced", times.Where("communication"),
-                        Printable(communication));
-  }
-  if (times.Has("gpu")) settings.gpu = times.Text("gpu");
-  settings.replicas = times.Integer("replicas");
-  if (settings.replicas > 1 && FindOption(own.options, "replicas") != nullptr) {
-    return InvalidInput("{}: of this format {}.replicas says it", times.Where("replicas"),
-                        own.path);
-  }
-  settings.tp = times.Integer("tp");
-  settings.pp = times.Integer("pp");
-  if (!importer.resizes && settings.tp + settings.pp > 0) return CannotResize(importer, times);
-  settings.measured =
-      communication == "auto" ? options.cluster.empty() : communication == "measured";
-  if (FindOption(own.options, "rank") != nullptr) {
-    const std::string rank = settings.import.Text("rank");
-    if (rank != "gpu" && rank != "node") {
-      return InvalidInput("{}: '{}' is none of gpu, node", settings.import.Where("rank"),
-                          Printable(rank));
-    }
-    settings.whole_nodes = rank == "node";
-  }
-  if (simulation.Has("iterations")) {
-    settings.iterations = static_cast<int>(simulation.Integer("iterations"));
-  }
-  settings.seed = static_cast<std::uint64_t>(simulation.Integer("seed"));
-  if (simulation.Has("slowdown")) {
-    auto learned = ReadSlowdown(simulation.Text("slowdown"));
-    if (!learned.ok()) return std::move(learned).TakeStatus().In(simulation.Where("slowdown"));
-    settings.slowdown = *std::move(learned);
-    settings.slowdown_file = simulation.Text("slowdown");
-  }
-  nlohmann::ordered_json saved;
-  saved["network"] = NetworkOf(importer, options);
-  if (settings.slowdown) saved["simulation"]["slowdown"] = settings.slowdown_file;
-  if (!options.cluster.empty()) saved["cluster"] = options.cluster;
-  if (options.nodes > 0) saved["nodes"] = options.nodes;
-  const auto save = [&](const OptionTable& table, const Section& section) {
-    for (const Option& option : table.options) {
-      if (option.fallback.empty() && !section.Has(option.name)) continue;
-      saved[std::string(table.path)][std::string(option.name)] =
-          FormatOption(option, section.Value(option.name));
-    }
-  };
-  save(network::LogGopsOptions(), loggops);
-  if (std::ranges::any_of(kTrace, [&](const Option& o) { return times.Has(o.name); })) {
-    save(kTraceTable, times);
-  }
-  const bool chosen = std::ranges::any_of(
-      own.options, [&](const Option& o) { return settings.import.Has(o.name); });
-  if (importer.options != nullptr && (chosen || !options.cluster.empty())) {
-    save(own, settings.import);
-  }
-  if (!settings.of_cluster.empty()) saved["set"] = settings.of_cluster;
-  settings.config = saved.dump();
-  return settings;
-}
-
 // Where a trace runs: its cluster, or a single GPU where no cluster plays a part.
-Result<NetworkSetup> ReadPlace(const TraceOptions& options, const Settings& settings,
+Result<NetworkSetup> ReadPlace(const TraceOptions& options, const TraceSettings& settings,
                                std::size_t ranks, bool needs_cluster) {
   if (options.cluster.empty() && needs_cluster) {
     return InvalidInput(
@@ -284,7 +60,7 @@ Result<NetworkSetup> ReadPlace(const TraceOptions& options, const Settings& sett
 }
 
 Result<cluster::Placement> Place(const cluster::Cluster& cluster, std::size_t ranks,
-                                 const Settings& settings, bool none) {
+                                 const TraceSettings& settings, bool none) {
   cluster::Placement placement;
   const std::size_t step =
       settings.whole_nodes ? static_cast<std::size_t>(cluster.spec().gpus_per_node) : 1;
@@ -361,7 +137,7 @@ std::string ParametersText(const network::LogGops& p, bool joint) {
                      h.S);
 }
 
-Result<memory::AllocatorSettings> AllocatorOf(const Settings& settings) {
+Result<memory::AllocatorSettings> AllocatorOf(const TraceSettings& settings) {
   if (!settings.import.Has("allocator")) return memory::AllocatorSettings();
   Result<memory::AllocatorSettings> read =
       memory::ParseAllocatorConf(settings.import.Text("allocator"));
@@ -369,17 +145,80 @@ Result<memory::AllocatorSettings> AllocatorOf(const Settings& settings) {
   return read;
 }
 
+// Whether network loggops prices both endpoints of a message in one.
+bool IsJoint(const TraceOptions& options, const TraceSettings& settings, bool holds) {
+  using network::LogGopsEndpoints;
+  const LogGopsEndpoints endpoints = settings.network.endpoints;
+  return options.network == "loggops" && (endpoints == LogGopsEndpoints::kJoint ||
+                                          (endpoints == LogGopsEndpoints::kDefault && holds));
+}
+
+// Which of LogGOPSim's parameters the run had.
+void SayLogGops(const TraceOptions& options, const TraceSettings& settings, bool joint,
+                results::TraceResult* result) {
+  const auto given = [&](std::string_view key) {
+    return std::ranges::any_of(options.set,
+                               [&](const std::string& s) { return s.starts_with(key); });
+  };
+  result->parameters = ParametersText(settings.network.joint, joint);
+  for (const std::string_view key : {"L", "g", "G", "receiver_bandwidth"}) {
+    if (joint || !given(fmt::format("loggops.{}=", key))) continue;
+    result->warnings.push_back(
+        fmt::format("loggops.{} plays no part on network '{}', whose paths have their own", key,
+                    options.network));
+  }
+  if (given("loggops.")) return;
+  result->assumed.push_back(joint
+                                ? "loggops: LogGOPSim's default parameters (--set loggops.L=… and "
+                                  "others)"
+                                : "loggops.o, O and S: LogGOPSim's defaults; L, g and G are the "
+                                  "path's");
+}
+
+// What blocks took for granted, each once.
+void SayAssumptions(const graph::Graph& graph, std::vector<std::string>* assumed) {
+  for (const graph::Block& block : graph.blocks) {
+    for (const graph::Assumption& a : block.assumed) {
+      const std::string& text = graph.name(a.text);
+      if (std::ranges::find(*assumed, text) == assumed->end()) assumed->push_back(text);
+    }
+  }
+}
+
+// What of a result follows from the graph, the settings and the record.
+void FillResult(const ImportedTrace& trace, const TraceSettings& settings,
+                results::TraceResult* result) {
+  const graph::Graph& graph = trace.graph;
+  SayAssumptions(graph, &result->assumed);
+  result->operations = trace.services ? trace.services->operations : OperationsOf(graph);
+  result->programs = graph.programs.size();
+  result->processors = ProcessorsOf(graph);
+  result->repeats = graph.jobs.size() == 1 && !graph.jobs[0].once;
+  if (result->repeats) result->model_flops = graph.jobs[0].model_flops_per_step;
+  result->warnings.insert(result->warnings.end(), result->record.warnings.begin(),
+                          result->record.warnings.end());
+  result->config_json = settings.config;
+  results::Simulation& s = result->simulation;
+  results::FillSimulation(result->record, &s);
+  s.version = Version();
+  s.seed = settings.seed;
+  s.config_hash = Hasher().Add(std::string_view(result->config_json)).value();
+}
+
+// Of a graph that says none, the cluster's.
+double NoiseOf(const graph::Graph& graph, const cluster::Cluster& cluster) {
+  double noise = 0;
+  for (const graph::JobInfo& job : graph.jobs) noise = std::max(noise, job.noise);
+  return noise > 0 ? noise : cluster.spec().device.constants[constants::kRankNoise];
+}
+
 // Runs a verified graph.
 Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOptions& options,
-                                      const Settings& settings, results::TraceResult result,
+                                      const TraceSettings& settings, results::TraceResult result,
                                       Clock::time_point began) {
   const graph::Graph& graph = trace.graph;
   const bool holds = HoldsInterfaces(graph);
-  using network::LogGopsEndpoints;
-  const LogGopsEndpoints endpoints = settings.network.endpoints;
-  const bool joint =
-      options.network == "loggops" &&
-      (endpoints == LogGopsEndpoints::kJoint || (endpoints == LogGopsEndpoints::kDefault && holds));
+  const bool joint = IsJoint(options, settings, holds);
   if (!joint && settings.network.joint.hosts.ranks > 1) {
     return InvalidInput(
         "loggops.host_ranks: only network loggops with joint endpoints has such hosts; on a "
@@ -401,23 +240,18 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
         result.memory,
         ReplayTraceMemory(trace.storages, graph, place.cluster.spec().device, allocator));
   }
-  std::optional<results::Timeline> timeline;
-  if (!options.timeline.empty()) {
-    std::vector<RankId> shown = results::DefaultRanks(graph);
-    if (!options.timeline_ranks.empty()) {
-      ORRERY_ASSIGN_OR_RETURN(shown, results::ParseRanks(options.timeline_ranks, ranks));
-    }
-    ORRERY_ASSIGN_OR_RETURN(timeline, results::Timeline::Create(options.timeline, graph, shown));
-  }
+  ORRERY_ASSIGN_OR_RETURN(std::optional<results::Timeline> timeline,
+                          OpenTimeline(options.timeline, options.timeline_ranks, graph));
   engine::Options run;
   run.iterations = settings.iterations;
   run.seed = settings.seed;
   run.slowdown = settings.slowdown;
-  if (trace.training) {
-    run.rank_noise = place.cluster.spec().device.constants[constants::kRankNoise];
-  }
+  if (trace.training) run.rank_noise = NoiseOf(graph, place.cluster);
   run.measured_communication = settings.measured;
-  if (timeline && network::SeesLinks(options.network)) run.link_steps = 256;
+  run.link_steps = settings.link_steps;
+  if (run.link_steps == 0 && timeline && network::SeesLinks(options.network)) {
+    run.link_steps = kTimelineSteps;
+  }
   network::Parameters parameters = settings.network;
   parameters.packet = place.parameters.packet;
   const engine::Inputs inputs{.graph = &graph,
@@ -452,53 +286,19 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
     ORRERY_RETURN_IF_ERROR(timeline->Finish());
   }
   if (holds && (joint || options.network != "loggops")) {
-    const auto given = [&](std::string_view key) {
-      return std::ranges::any_of(options.set,
-                                 [&](const std::string& s) { return s.starts_with(key); });
-    };
-    result.parameters = ParametersText(settings.network.joint, joint);
-    for (const std::string_view key : {"L", "g", "G", "receiver_bandwidth"}) {
-      if (joint || !given(fmt::format("loggops.{}=", key))) continue;
-      result.warnings.push_back(
-          fmt::format("loggops.{} plays no part on network '{}', whose paths have their own", key,
-                      options.network));
-    }
-    if (!given("loggops.")) {
-      result.assumed.push_back(
-          joint ? "loggops: LogGOPSim's default parameters (--set loggops.L=… and others)"
-                : "loggops.o, O and S: LogGOPSim's defaults; L, g and G are the path's");
-    }
-  }
-  for (const graph::Block& block : graph.blocks) {
-    for (const graph::Assumption& a : block.assumed) {
-      const std::string& text = graph.name(a.text);
-      if (std::ranges::find(result.assumed, text) == result.assumed.end()) {
-        result.assumed.push_back(text);
-      }
-    }
+    SayLogGops(options, settings, joint, &result);
   }
   result.network = options.network;
   result.measured_communication = measured;
-  result.operations = trace.services ? trace.services->operations : OperationsOf(graph);
-  result.programs = graph.programs.size();
-  result.processors = ProcessorsOf(graph);
-  result.repeats = graph.jobs.size() == 1 && !graph.jobs[0].once;
-  if (result.repeats) result.model_flops = graph.jobs[0].model_flops_per_step;
-  result.warnings.insert(result.warnings.end(), result.record.warnings.begin(),
-                         result.record.warnings.end());
-  result.config_json = settings.config;
-  results::Simulation& s = result.simulation;
-  results::FillSimulation(result.record, &s);
-  s.version = Version();
-  s.seed = settings.seed;
-  s.config_hash = Hasher().Add(std::string_view(result.config_json)).value();
-  s.wall_s = std::chrono::duration<double>(Clock::now() - began).count();
-  s.peak_rss_bytes = PeakResidentBytes();
+  FillResult(trace, settings, &result);
+  result.simulation.wall_s = std::chrono::duration<double>(Clock::now() - began).count();
+  result.simulation.peak_rss_bytes = PeakResidentBytes();
   return result;
 }
 
 // Kernels that another GPU than the cluster's has timed are rescaled to it.
-Status MoveToCluster(const TraceOptions& options, const Settings& settings, ImportedTrace* trace) {
+Status MoveToCluster(const TraceOptions& options, const TraceSettings& settings,
+                     ImportedTrace* trace) {
   if (options.cluster.empty()) return {};
   const std::string& gpu = settings.gpu.empty() ? trace->gpu : settings.gpu;
   if (gpu.empty()) {
@@ -527,7 +327,8 @@ Status MoveToCluster(const TraceOptions& options, const Settings& settings, Impo
 }
 
 // More replicas than were traced.
-Status AddReplicas(const TraceOptions& options, const Settings& settings, ImportedTrace* trace) {
+Status AddReplicas(const TraceOptions& options, const TraceSettings& settings,
+                   ImportedTrace* trace) {
   if (settings.replicas == 1) return {};
   if (options.cluster.empty()) {
     return InvalidInput(
@@ -563,7 +364,7 @@ Result<results::TraceResult> SimulateTrace(const Importer& importer, const Trace
   const auto began = Clock::now();
   TraceOptions options = given;
   options.network = NetworkOf(importer, given);
-  ORRERY_ASSIGN_OR_RETURN(const Settings settings, ReadSettings(importer, options));
+  ORRERY_ASSIGN_OR_RETURN(const TraceSettings settings, ReadTraceSettings(importer, options));
   results::TraceResult result;
   result.source = files.paths.front();
   result.format = importer.title;
@@ -590,7 +391,7 @@ Status WithTrace(const Importer& importer, const TraceFiles& files, const TraceO
                  const std::function<Status(const engine::Inputs&)>& use) {
   TraceOptions options = given;
   options.network = "analytic";
-  ORRERY_ASSIGN_OR_RETURN(const Settings settings, ReadSettings(importer, options));
+  ORRERY_ASSIGN_OR_RETURN(const TraceSettings settings, ReadTraceSettings(importer, options));
   ORRERY_ASSIGN_OR_RETURN(
       ImportedTrace trace,
       importer.read(files, {.options = &settings.import, .tp = settings.tp, .pp = settings.pp}));
@@ -602,6 +403,10 @@ Status WithTrace(const Importer& importer, const TraceFiles& files, const TraceO
   ORRERY_ASSIGN_OR_RETURN(const compute::CostModel compute,
                           compute::CostModel::Create(place.cluster.spec().device, {}));
   const collective::Planner planner(place.cluster, place.environment, place.pricing);
+  if (trace.training) {
+    const double noise = NoiseOf(trace.graph, place.cluster);
+    for (graph::JobInfo& job : trace.graph.jobs) job.noise = noise;
+  }
   return use({.graph = &trace.graph,
               .cluster = &place.cluster,
               .placement = &placement,

@@ -1,10 +1,8 @@
 // Traces made without a GPU against an H200 that ran the same programs (examples/traces/h200).
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <string>
 #include <vector>
 

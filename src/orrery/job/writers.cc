@@ -6,6 +6,8 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/engine/prices.h"
+#include "orrery/engine/rank_noise.h"
 #include "orrery/formats/chakra.h"
 #include "orrery/formats/goal.h"
 #include "orrery/graph/forms/binary_form.h"
@@ -26,13 +28,30 @@ bool NeedsCluster(const graph::Graph& graph) {
   });
 }
 
+// What forms that know no noise lose of it.
+void AddNoise(const engine::Inputs& in, std::vector<std::string>* lost) {
+  double deviation = 0, most = 1;
+  for (const graph::JobInfo& job : in.graph->jobs) deviation = std::max(deviation, job.noise);
+  if (deviation == 0) return;
+  engine::PriceCache prices(*in.compute, *in.planner);
+  for (const double pace : engine::RankPaces(*in.graph, deviation, &prices)) {
+    most = std::max(most, pace);
+  }
+  lost->push_back(fmt::format(
+      "the noise of equal ranks: a step waits for the slowest, whose kernels take {:.1f} % longer "
+      "(rank_noise)",
+      100 * (most - 1)));
+}
+
 Result<GoalExport> Goal(const WriterInputs& in) {
   if (!in.has_cluster && NeedsCluster(*in.engine->graph)) {
     return InvalidInput(
         "GOAL says how long kernels take and which messages a collective is, which a cluster "
         "decides: name one with --cluster");
   }
-  return ExportGoal(*in.engine, in.iterations);
+  ORRERY_ASSIGN_OR_RETURN(GoalExport out, ExportGoal(*in.engine, in.iterations));
+  AddNoise(*in.engine, &out.lost);
+  return out;
 }
 Result<Written> WriteGoalText(const WriterInputs& in) {
   ORRERY_ASSIGN_OR_RETURN(GoalExport out, Goal(in));
@@ -55,7 +74,9 @@ Result<ChakraExport> Chakra(const WriterInputs& in) {
     return InvalidInput(
         "Chakra says how long kernels take, which a cluster decides: name one with --cluster");
   }
-  return ExportChakra(*in.engine, in.iterations);
+  ORRERY_ASSIGN_OR_RETURN(ChakraExport out, ExportChakra(*in.engine, in.iterations));
+  AddNoise(*in.engine, &out.lost);
+  return out;
 }
 Result<Written> WriteChakra(const WriterInputs& in) {
   ORRERY_ASSIGN_OR_RETURN(ChakraExport out, Chakra(in));

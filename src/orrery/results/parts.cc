@@ -31,29 +31,29 @@ PartText TextOf(std::size_t part) {
   using graph::GroupSlot;
   switch (static_cast<GroupSlot>(part - static_cast<std::size_t>(Part::kExposed))) {
     case GroupSlot::kTp:
-      return {"TP", "tensor- and sequence-parallel communication, not hidden"};
+      return {"TP", "tensor- and sequence-parallel communication, not overlapped"};
     case GroupSlot::kDp:
-      return {"DP", "data-parallel communication, not hidden"};
+      return {"DP", "data-parallel communication, not overlapped"};
     case GroupSlot::kPp:
-      return {"PP", "activations between pipeline stages, not hidden"};
+      return {"PP", "activations between pipeline stages, not overlapped"};
     case GroupSlot::kCp:
-      return {"CP", "context-parallel communication, not hidden"};
+      return {"CP", "context-parallel communication, not overlapped"};
     case GroupSlot::kEp:
-      return {"EP", "expert-parallel communication, not hidden"};
+      return {"EP", "expert-parallel communication, not overlapped"};
     case GroupSlot::kEmbedding:
       return {"embed.", "tied embeddings' gradient between first and last stage"};
     case GroupSlot::kModel:
       return {"model", "gradient norm over the model's ranks"};
     case GroupSlot::kExpertTp:
-      return {"ETP", "tensor-parallel communication inside experts, not hidden"};
+      return {"ETP", "tensor-parallel communication inside experts, not overlapped"};
     case GroupSlot::kExpertDp:
-      return {"EDP", "data-parallel communication of experts, not hidden"};
+      return {"EDP", "data-parallel communication of experts, not overlapped"};
     case GroupSlot::kShard:
-      return {"shard", "data-parallel communication inside a shard group, not hidden"};
+      return {"shard", "data-parallel communication inside a shard group, not overlapped"};
     case GroupSlot::kOffload:
-      return {"offload", "copies between device and host, not hidden"};
+      return {"offload", "copies between device and host, not overlapped"};
     case GroupSlot::kReplica:
-      return {"replica", "data-parallel communication between shard groups, not hidden"};
+      return {"replica", "data-parallel communication between shard groups, not overlapped"};
     case GroupSlot::kCount:
       break;
   }
@@ -87,8 +87,8 @@ std::string ResourceOf(std::size_t part) {
       break;
   }
   std::string_view what = TextOf(part).meaning;
-  what = what.substr(0, what.find(", not hidden"));
-  return fmt::format("{} that nothing hides", what);
+  what = what.substr(0, what.find(", not overlapped"));
+  return fmt::format("{} not overlapped with compute", what);
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ struct PartText {
 PartText TextOf(std::size_t part);
 
 // The largest of a step's kinds of time, and the next where it is 5 % or more: "the GPUs' kernels,
-// 61.0%; then the pipeline bubble, 20.3%". Kinds: kernels (slowed ones and the
-// optimizer's included), the host, waiting, bubble, and each group's exposed communication.
+// 61.0%; then the pipeline bubble, 20.3%". Kinds: kernels (slowed ones and the optimizer's
+// included), the host, waiting, bubble, and each group's exposed communication.
 std::string BoundBy(const JobResult& job);
 
 // part over total in per cent, one digit: "33.1%".

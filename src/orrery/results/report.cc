@@ -110,7 +110,8 @@ void WriteHeadline(const JobResult& job, Writer* out) {
   }
   if (job.model_tflops_per_gpu > 0) {
     std::string line = fmt::format("{}{:.1f} TFLOP/s per GPU", be, job.model_tflops_per_gpu);
-    if (job.mfu > 0) line += fmt::format(", MFU {} of the GPU's dense peak", Percent(job.mfu));
+    if (job.mfu > 0)
+      line += fmt::format(", MFU {} of the dense {} peak", Percent(job.mfu), job.mfu_peak);
     Field("model speed", line, out);
   }
   if (const MemoryRow* fullest = job.fullest()) {

@@ -103,6 +103,7 @@ void FillRates(const graph::JobInfo& info, const JobFacts& facts, double spread,
   const double flops_per_gpu = info.model_flops_per_step / seconds / job->ranks;
   job->model_tflops_per_gpu = flops_per_gpu * 1e-12;
   if (facts.peak_flops > 0) job->mfu = flops_per_gpu / facts.peak_flops;
+  job->mfu_peak = facts.peak_type;
 }
 
 void FillMemory(const Inputs& inputs, std::size_t job_index, JobResult* job) {
@@ -279,6 +280,18 @@ std::string PartName(std::size_t part) {
   return fmt::format("exposed_{}", graph::Name(slot));
 }
 
+void FillSimulation(const engine::Record& record, Simulation* simulation) {
+  simulation->events = record.events;
+  simulation->events_repeated = record.events_repeated;
+  simulation->ranks = record.ranks;
+  simulation->ranks_simulated = record.ranks_simulated;
+  simulation->iterations = record.iterations;
+  simulation->threads_used = record.threads_used;
+  simulation->folded = record.folded;
+  simulation->not_folded_because = record.not_folded_because;
+  simulation->fingerprint = record.fingerprint;
+}
+
 RunResult Assemble(const Inputs& inputs) {
   const engine::Record& record = *inputs.record;
   RunResult result;
@@ -289,16 +302,7 @@ RunResult Assemble(const Inputs& inputs) {
   result.links = record.network;
   result.provenance = record.provenance;
   result.compute_spread = record.compute_spread;
-  Simulation& simulation = result.simulation;
-  simulation.events = record.events;
-  simulation.events_repeated = record.events_repeated;
-  simulation.ranks = record.ranks;
-  simulation.ranks_simulated = record.ranks_simulated;
-  simulation.iterations = record.iterations;
-  simulation.threads_used = record.threads_used;
-  simulation.folded = record.folded;
-  simulation.not_folded_because = record.not_folded_because;
-  simulation.fingerprint = record.fingerprint;
+  FillSimulation(record, &result.simulation);
   AddWarnings(record, &result);
   return result;
 }

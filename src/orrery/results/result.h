@@ -5,12 +5,9 @@
 // engine; together they tile the step. A row is the mean over its ranks, rounded to whole
 // picoseconds so that the parts still sum to the row's total.
 //
-// The 80 % interval (not yet calibrated against measurements): step time · (1 ± 1.2816·r), where
-// r² = (c·s)² + (n·0.15)² — c the share of the step in kernels (bubbles and waiting are other
-// ranks' kernels), s the time-weighted spread that the cost model states, n the exposed
-// communication's share, 0.15 the error that published collective models reach (Moye: 12.6 to 13.8
-// %), and 1.2816 the 90th percentile of the normal distribution. Errors are taken as one draw for
-// all kernels of a run, not averaged away.
+// The 80 % interval is step time / (1 + w) to step time · (1 + w), with the width w of the step's
+// shares (constants::StepWidth). Errors are taken as one draw for all kernels of a run, not
+// averaged away.
 #pragma once
 
 #include <array>
@@ -35,10 +32,11 @@ namespace orrery::results {
 
 // Facts about a job that neither the graph nor the record holds.
 struct JobFacts {
-  std::string description;        // "Llama-3.1-405B, TP8 PP16 DP128, …": one line for the report
-  double peak_flops = 0;          // of one GPU in the precision it computes with; for MFU
-  std::int64_t device_bytes = 0;  // memory of one GPU
-  bool experts = false;           // the model has experts: a wider interval
+  std::string description;  // "Llama-3.1-405B, TP8 PP16 DP128, …": one line for the report
+  double peak_flops = 0;    // of one GPU, dense, in `peak_type`; for MFU
+  std::string_view peak_type = "bf16";  // as published MFUs take it: fp8 jobs' too
+  std::int64_t device_bytes = 0;        // memory of one GPU
+  bool experts = false;                 // the model has experts: a wider interval
 };
 
 // What a step is made of, for its interval (constants/spreads.h).
@@ -73,7 +71,8 @@ struct JobResult {
   double interval_low_s = 0, interval_high_s = 0;
   double tokens_per_s = 0;
   double model_tflops_per_gpu = 0;
-  double mfu = 0;  // 0 when the GPU's peak is not known
+  double mfu = 0;             // 0 when the GPU's peak is not known
+  std::string_view mfu_peak;  // the precision of that peak
   std::int64_t device_bytes = 0;
   BreakdownRow overall;
   std::vector<BreakdownRow> stages;
@@ -105,6 +104,9 @@ struct Simulation {
   std::uint64_t seed = 0;
   std::uint64_t fingerprint = 0;
 };
+
+// What the record knows of it.
+void FillSimulation(const engine::Record& record, Simulation* simulation);
 
 // What one link carried over the whole run.
 struct WorstLink {

@@ -75,7 +75,9 @@ Json JobProperties() {
           {"settled", Type("boolean", "the step time no longer changed")},
           {"tokens_per_s", Type("number", "over all GPUs")},
           {"model_tflops_per_gpu", Type("number", "10^12 model FLOP/s, recompute not counted")},
-          {"mfu", {{"type", Json::array({"number", "null"})}}},
+          {"mfu",
+           {{"type", Json::array({"number", "null"})},
+            {"description", "of the dense bf16 peak, fp8 jobs too; fp16, fp32 jobs: of that"}}},
           {"breakdown",
            Object({{"overall", BreakdownRowSchema()}, {"stages", Array(BreakdownRowSchema())}})},
           {"memory", Array(MemoryRowSchema())},
@@ -136,8 +138,9 @@ std::string ResultSchema() {
                 {"description", "its time beside the others over its time alone"}}}});
   schema["properties"]["interference"] =
       Type("object", "of several jobs: Jain's index, runs made, matrix of slowdowns by pairs");
-  schema["anyOf"] = Json::array({JobSchema(), Object({{"jobs", Array(job)}}),
-                                 Object({{"jobs", Array(shared)}}), Object({{"goal", goal}})});
+  schema["anyOf"] =
+      Json::array({JobSchema(), Object({{"jobs", Array(job)}}), Object({{"jobs", Array(shared)}}),
+                   Object({{"goal", goal}}), Object({{"trace", goal}})});
   return Schema("Orrery result", schema).dump(2) + "\n";
 }
 

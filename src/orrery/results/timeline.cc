@@ -97,6 +97,10 @@ Result<std::vector<RankId>> ParseRanks(std::string_view text, std::size_t ranks)
     std::size_t last = first;
     if (dash != std::string_view::npos) {
       ORRERY_ASSIGN_OR_RETURN(last, number(part.substr(dash + 1)));
+      if (last < first) {
+        return InvalidInput("--timeline-ranks {}: '{}' names no rank; write {}-{}", Printable(text),
+                            Printable(part), last, first);
+      }
     }
     for (std::size_t rank = first; rank <= last; ++rank) chosen.emplace_back(rank);
   }
@@ -173,6 +177,24 @@ void Timeline::Describe(RankId rank) {
   Emit(out);
 }
 
+// "communication 1 (tp)": with the roles of the groups that meet on it.
+std::string Timeline::StreamName(RankId rank, std::uint32_t stream) const {
+  std::string roles;
+  const graph::Program& program = graph_->programs[graph_->bindings[rank.index()].program.index()];
+  std::vector<bool> seen(graph_->blocks.size());
+  for (const graph::Call& call : program.calls) {
+    if (seen[call.block.index()]) continue;
+    seen[call.block.index()] = true;
+    for (const graph::Comm& comm : graph_->blocks[call.block.index()].comms) {
+      if (comm.stream != stream) continue;
+      const std::string_view role = graph::Name(comm.group);
+      if (roles.find(role) == roles.npos) roles.append(roles.empty() ? "" : ", ").append(role);
+    }
+  }
+  return fmt::format("communication {}{}", stream,
+                     roles.empty() ? "" : fmt::format(" ({})", roles));
+}
+
 std::uint64_t Timeline::Track(RankId rank, std::uint32_t stream) {
   const std::uint64_t uuid = (rank.index() + 1) << 32 | stream;
   if (!tracks_.insert(uuid).second) return uuid;
@@ -182,7 +204,7 @@ std::uint64_t Timeline::Track(RankId rank, std::uint32_t stream) {
   const bool named = stream < graph_->streams.size() && graph_->streams[stream].name.valid();
   track.Bytes(descriptor::kName, named ? Printable(graph_->name(graph_->streams[stream].name))
                                  : stream == 0 ? std::string("compute")
-                                               : fmt::format("communication {}", stream));
+                                               : StreamName(rank, stream));
   ProtoWriter out;
   out.Varint(packet::kSequenceId, kSequence);
   out.Message(packet::kTrackDescriptor, track);

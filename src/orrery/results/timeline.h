@@ -52,6 +52,7 @@ class Timeline final : public engine::Sink {
   Timeline(FileWriter writer, const graph::Graph& graph, const std::vector<RankId>& ranks);
   void Describe(RankId rank);
   std::uint64_t Track(RankId rank, std::uint32_t stream);
+  std::string StreamName(RankId rank, std::uint32_t stream) const;
   void Annotate(ProtoWriter* event, std::uint32_t name, std::int64_t value);
   void Slice(std::uint64_t track, std::uint64_t name, std::uint64_t category, SimTime start,
              SimTime end, const Interval* details);

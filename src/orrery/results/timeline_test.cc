@@ -79,6 +79,7 @@ TEST(Timeline, Ranks) {
               ElementsAre(RankId(std::size_t{0}), RankId(std::size_t{1}), RankId(std::size_t{3})));
   EXPECT_FALSE(ParseRanks("4", 4).ok());
   EXPECT_FALSE(ParseRanks("0-99999999999", 4).ok());
+  EXPECT_FALSE(ParseRanks("0,3-1", 4).ok());
   EXPECT_FALSE(ParseRanks("", 4).ok());
 }
 

@@ -28,6 +28,11 @@ std::string Nanoseconds(SimTime ps) {
   return text + " ns";
 }
 
+// "8 (+7 alike)": a rank, and how many others it stands for.
+std::string AndOthers(std::uint32_t rank, std::size_t ranks) {
+  return ranks > 1 ? fmt::format("{} (+{} alike)", rank, ranks - 1) : fmt::format("{}", rank);
+}
+
 // Ranks, latest first.
 std::vector<std::size_t> Latest(const std::vector<RankClass>& ranks) {
   std::vector<std::size_t> order(ranks.size());
@@ -110,10 +115,9 @@ std::string MemoryReport(const std::vector<TraceMemory>& memory) {
   for (std::size_t column = 0; column < 4; ++column) table.AlignRight(column);
   std::string text;
   for (const TraceMemory& m : memory) {
-    table.Row({m.ranks > 1 ? fmt::format("{} and {} alike", m.rank, m.ranks - 1)
-                           : fmt::format("{}", m.rank),
-               HumanBytes(m.replay.peak_allocated), HumanBytes(m.replay.peak_reserved),
-               HumanBytes(m.total()), Printable(m.peak_at, 60)});
+    table.Row({AndOthers(m.rank, m.ranks), HumanBytes(m.replay.peak_allocated),
+               HumanBytes(m.replay.peak_reserved), HumanBytes(m.total()),
+               Printable(m.peak_at, 60)});
     if (!m.replay.oom) continue;
     text += fmt::format("  rank {} is out of memory ({}): {} asked for, {} allocated, {} left\n",
                         m.rank, Printable(m.oom_at, 80), HumanBytes(m.replay.oom->requested),
@@ -141,10 +145,8 @@ std::string RankReport(const TraceResult& result, const std::vector<std::size_t>
   for (std::size_t i = 0; i < std::min(order.size(), kRanksShown); ++i) {
     const RankClass& r = run.classes[order[i]];
     const SimTime time = result.repeats ? r.iteration_time : r.finish_time;
-    std::vector<std::string> row = {
-        r.size > 1 ? fmt::format("{} and {} alike", rank_of(order[i]), r.size - 1)
-                   : fmt::format("{}", rank_of(order[i])),
-        result.repeats ? HumanTime(time) : Nanoseconds(time)};
+    std::vector<std::string> row = {AndOthers(rank_of(order[i]), r.size),
+                                    result.repeats ? HumanTime(time) : Nanoseconds(time)};
     if (processors) {
       for (const SimTime t : {r.held_calc, r.held_send, r.held_receive, Exposed(r), Waiting(r)}) {
         row.push_back(HumanTime(t));
@@ -173,17 +175,6 @@ std::string RankReport(const TraceResult& result, const std::vector<std::size_t>
 
 bool TraceResult::out_of_memory() const {
   return std::ranges::any_of(memory, [](const TraceMemory& m) { return m.replay.oom.has_value(); });
-}
-
-void FillSimulation(const engine::Record& record, Simulation* s) {
-  s->events = record.events;
-  s->ranks = record.ranks;
-  s->ranks_simulated = record.ranks_simulated;
-  s->iterations = record.iterations;
-  s->threads_used = record.threads_used;
-  s->folded = record.folded;
-  s->not_folded_because = record.not_folded_because;
-  s->fingerprint = record.fingerprint;
 }
 
 std::string ToJson(const TraceResult& result) {
@@ -234,6 +225,8 @@ std::string ToJson(const TraceResult& result) {
   json["provenance"] = std::move(provenance);
   json["simulation"] = SimulationJson(result.simulation);
   json["assumed"] = result.assumed;
+  json["ignored"] = Json::array();  // what a job file's keys may be, and a framework's switches
+  json["unexpected_switches"] = Json::array();
   json["warnings"] = result.warnings;
   json["config"] = Json::parse(result.config_json, nullptr, false);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -308,8 +301,11 @@ std::string Report(const TraceResult& result) {
   if (!result.assumed.empty()) text += "\n  assumed\n";
   for (const std::string& assumed : result.assumed) text += "    " + assumed + "\n";
   for (const std::string& warning : result.warnings) text += "\n  warning: " + warning + "\n";
-  text += fmt::format("\n  {} events in {}, {} of memory, fingerprint {:016x}\n",
-                      HumanCount(static_cast<std::int64_t>(run.events)),
+  // Ranks that never wait for each other have none.
+  text += fmt::format("\n  {}{}, {} of memory, fingerprint {:016x}\n",
+                      run.events == 0
+                          ? std::string("run in ")
+                          : HumanCount(static_cast<std::int64_t>(run.events)) + " events in ",
                       HumanSeconds(result.simulation.wall_s),
                       HumanBytes(result.simulation.peak_rss_bytes), run.fingerprint);
   return text;

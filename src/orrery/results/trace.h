@@ -55,9 +55,6 @@ struct TraceResult {
   bool out_of_memory() const;
 };
 
-// The simulation's part that the record knows.
-void FillSimulation(const engine::Record& record, Simulation* simulation);
-
 std::string ToJson(const TraceResult& result);
 std::string Report(const TraceResult& result);
 // A line a rank, or for ranks simulated as one (`alike` of them): when it is done, and what its

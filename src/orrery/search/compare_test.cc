@@ -94,6 +94,13 @@ TEST(Compare, WhatIsNoResultIsRefused) {
           .status()
           .message(),
       HasSubstr("not two whole results"));
+  EXPECT_THAT(Compare(R"({"schema": 1})", "a.json", "{}", "b.json").status().message(),
+              HasSubstr("a.json: is no result"));
+  // Nested until recursion would leave the stack.
+  const std::string deep = fmt::format(R"({{"schema": "orrery.result/1", "config": {}{}}})",
+                                       std::string(300'000, '['), std::string(300'000, ']'));
+  EXPECT_THAT(Compare(deep, "a.json", deep, "b.json").status().message(),
+              HasSubstr("a.json: is nested more than"));
 }
 
 }  // namespace

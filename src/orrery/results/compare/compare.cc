@@ -8,7 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "orrery/base/text.h"
+#include "orrery/base/units.h"
 #include "orrery/results/breakdown_json.h"
+#include "orrery/results/document.h"
 #include "orrery/results/json.h"
 #include "orrery/results/result.h"
 #include "orrery/results/table.h"
@@ -19,10 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Result<Json> ReadResult(std::string_view text, const std::string& name) {
-  Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded() || !json.is_object() || json.value("schema", "") != kResultSchema) {
-    return InvalidInput("{}: is no result of 'orrery simulate --json' ({})", name, kResultSchema);
-  }
+  ORRERY_ASSIGN_OR_RETURN(Json json, ReadDocument(text, name, "simulate", kResultSchema));
   if (json.contains("jobs")) {
     return InvalidInput("{}: holds several jobs, whose steps are not one; compare runs of one job",
                         name);
@@ -157,6 +156,17 @@ Comparison Filled(const Json& a, const Json& b) {
   c.assumed_a = OnlyIn(a.at("assumed"), b.at("assumed"));
   c.assumed_b = OnlyIn(b.at("assumed"), a.at("assumed"));
   return c;
+}
+
+// As people write it: 50 GB/s for 50000000000B/s, a NIC's in Gb/s.
+std::string Legible(const std::string& key, const std::string& value) {
+  if (value.empty()) return "(left out)";
+  if (!value.ends_with("B/s")) return Printable(value, 60);
+  const Result<std::int64_t> rate = ParseInteger(value.substr(0, value.size() - 3));
+  if (!rate.ok()) return Printable(value, 60);
+  const bool bits = key.ends_with("nic_bandwidth");
+  return fmt::format("{:.6g} {}", static_cast<double>(*rate) * (bits ? 8e-9 : 1e-9),
+                     bits ? "Gb/s" : "GB/s");
 }
 
 std::string Signed(std::int64_t ps) {
@@ -333,9 +343,8 @@ std::string ComparisonToText(const Comparison& c) {
   }
   if (!c.config.empty()) text += "\nWhat the jobs say differently\n";
   for (const TextDifference& d : c.config) {
-    text += fmt::format("  {}: {} -> {}\n", Printable(d.name, 60),
-                        d.a.empty() ? "(left out)" : Printable(d.a, 60),
-                        d.b.empty() ? "(left out)" : Printable(d.b, 60));
+    text += fmt::format("  {}: {} -> {}\n", Printable(d.name, 60), Legible(d.name, d.a),
+                        Legible(d.name, d.b));
   }
   if (!c.assumed_a.empty() || !c.assumed_b.empty()) text += "\nWhat was assumed by one alone\n";
   for (const std::string& line : c.assumed_a)

@@ -1,10 +1,13 @@
 #include "orrery/search/calibrate/calibrate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "orrery/base/check.h"
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
@@ -301,6 +304,11 @@ std::string ToJson(const Calibration& c) {
   document["observations"] = c.measured.size();
   document["mean_abs_error_pct"] = {{"before", MeanAbsolute(c.predicted_before, c.measured)},
                                     {"after", MeanAbsolute(c.predicted_after, c.measured)}};
+  if (c.measured.size() == 1) {
+    document["measured_s"] = c.measured.front();
+    document["predicted_s"] = {{"before", c.predicted_before.front()},
+                               {"after", c.predicted_after.front()}};
+  }
   document["constants"] = nlohmann::ordered_json::object();
   for (std::size_t i = 0; i < kCount; ++i) {
     if (!Moved(c, i)) continue;

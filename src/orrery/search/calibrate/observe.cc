@@ -18,6 +18,10 @@
 namespace orrery::search {
 namespace {
 
+// How far a right model may be off one kernel, and the step of a run (Observations::sigma).
+constexpr double kKernelSigma = 0.1;
+constexpr double kRunSigma = 0.03;
+
 void Join(const constants::Scope& from, constants::Scope* to) {
   for (const std::string_view word : from.words) to->Add(word);
 }
@@ -156,7 +160,7 @@ Result<Observations> ObserveKernels(const std::vector<std::string>& csv_paths) {
     out.scope.Add("flash1");
     for (const compute::Sample& sample : gpu.samples) {
       out.measured.push_back(sample.time_s);
-      out.sigma.push_back(0.1);
+      out.sigma.push_back(kKernelSigma);
       out.kind.push_back(KindOf(sample.kernel));
       out.what.push_back(
           fmt::format("{} {} {}", one.device.table, out.kind.back(), SizesOf(sample.kernel)));
@@ -192,7 +196,7 @@ Result<Observations> ObserveRun(const std::string& path, double step_time_s,
     return InvalidInput("{}: {} jobs; calibrate with a file of one", path, job.workloads.size());
   }
   Observations out;
-  out.sigma = {0.03};
+  out.sigma = {kRunSigma};
   out.what = {path};
   out.kind = {"step"};
   out.measured = {step_time_s};

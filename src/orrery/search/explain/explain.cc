@@ -18,6 +18,7 @@
 #include "orrery/constants/spreads.h"
 #include "orrery/job/simulate.h"
 #include "orrery/results/breakdown_json.h"
+#include "orrery/results/document.h"
 #include "orrery/results/json.h"
 #include "orrery/results/result.h"
 #include "orrery/search/explain/fields.h"
@@ -134,6 +135,8 @@ struct Explainer::State {
   void AddInput(const std::string& path, std::vector<End>* ends) const;
   const job::Shares* SharesFor(const std::string& field) const;
   Result<Explanation> Explain(const std::string& field, int depth, std::set<std::string>* seen);
+  std::vector<Purchase> Purchases(const cluster::Spec& spec);
+  static std::vector<Narrowing> Narrowings(const constants::StepShares& step);
 };
 
 // Of the stage that the field is of, else of the stage with most kernel time.
@@ -152,7 +155,7 @@ const job::Shares* Explainer::State::SharesFor(const std::string& field) const {
       fmt::format("{}{}.stage", kStages,
                   field.substr(kStages.size(), field.find('.', kStages.size()) - kStages.size())));
   for (const job::Shares& one : shares) {
-    if (stage != nullptr && one.stage == stage->get<std::int32_t>()) return &one;
+    if (stage != nullptr && *stage == one.stage) return &one;
   }
   return most;
 }
@@ -317,15 +320,12 @@ Explainer::~Explainer() = default;
 Result<Explainer> Explainer::Create(std::string_view text, const std::string& name,
                                     const std::string& measured_database) {
   auto state = std::make_unique<State>();
-  state->result = Json::parse(text, nullptr, false);
+  ORRERY_ASSIGN_OR_RETURN(state->result,
+                          results::ReadDocument(text, name, "simulate", results::kResultSchema));
   const Json& json = state->result;
-  if (json.is_discarded() || !json.is_object() ||
-      json.value("schema", "") != results::kResultSchema || !json.contains("config")) {
-    return InvalidInput("{}: is no result of 'orrery simulate --json' ({})", name,
-                        results::kResultSchema);
-  }
-  if (json.contains("jobs") || !json.contains("step_time_ps")) {
-    return InvalidInput("{}: holds several jobs; explain takes the result of one", name);
+  if (json.contains("jobs") || !json.contains("config") || !json.contains("step_time_ps") ||
+      !json.at("step_time_ps").is_number_integer()) {
+    return InvalidInput("{}: is no result of one training job, which is what explain takes", name);
   }
   state->config = json.at("config").dump();
   state->measured_database = measured_database;
@@ -396,6 +396,18 @@ Result<Explanation> Explainer::Explain(const std::string& field) {
     for (const std::string& one : fields) {
       if (one.ends_with(fmt::format(".{}", path))) ending.push_back(one);
     }
+    std::vector<std::string> below;  // of a group of fields, totals first
+    for (const std::string& one : fields) {
+      if (one.starts_with(path + ".")) below.push_back(one);
+    }
+    std::ranges::stable_sort(below, {}, [](const std::string& one) {
+      return !one.substr(one.rfind('.') + 1).starts_with("total_") || one.ends_with("_ps");
+    });
+    if (ending.empty() && !below.empty()) {
+      below.resize(std::min<std::size_t>(below.size(), 3));
+      return InvalidInput("'{}' is a group of fields; name one of them, as {}",
+                          Printable(field, 80), fmt::join(below, ", "));
+    }
     if (ending.size() != 1) {
       std::vector<std::string_view> valid(fields.begin(), fields.end());
       if (!ending.empty()) valid.assign(ending.begin(), ending.end());
@@ -412,17 +424,8 @@ Result<Explanation> Explainer::Explain(const std::string& field) {
   return state_->Explain(path, kMostDepth, &seen);
 }
 
-Result<Summary> Explainer::Summarise() {
-  Summary summary;
-  ORRERY_ASSIGN_OR_RETURN(summary.step, Explain("step_time_ps"));
-  ORRERY_ASSIGN_OR_RETURN(const job::Job job, state_->Read(constants::Set::Fitted(), {}));
-  job::SimulateOptions options;
-  options.measured_database = state_->measured_database;
-  ORRERY_ASSIGN_OR_RETURN(const job::Simulation simulation,
-                          job::Simulation::Prepare(job, options, &state_->caches));
-  ORRERY_ASSIGN_OR_RETURN(summary.path, simulation.CriticalPath());
-  const auto step = state_->result.at("step_time_ps").get<double>();
-  const cluster::Spec& spec = job.cluster;
+// The step with each resource a tenth better, the largest gain first.
+std::vector<Purchase> Explainer::State::Purchases(const cluster::Spec& spec) {
   const auto rate = [](double value, std::string_view unit) {
     return fmt::format("{:.0f}{}", value * 1.1, unit);
   };
@@ -435,37 +438,61 @@ Result<Summary> Explainer::Summarise() {
       {"cluster.device.fp16", rate(spec.device.fp16_flops, "FLOP/s")},
       {"cluster.device.fp8", rate(spec.device.fp8_flops, "FLOP/s")},
       {"cluster.cpu_relative_speed", fmt::format("{}", spec.cpu_relative_speed * 1.1)}};
+  const auto step = result.at("step_time_ps").get<double>();
+  std::vector<Purchase> purchases;
   for (const auto& [key, value] : resources) {
-    const Result<Json> run =
-        state_->Run(constants::Set::Fitted(), {fmt::format("{}={}", key, value)});
+    const Result<Json> run = Run(constants::Set::Fitted(), {fmt::format("{}={}", key, value)});
     if (!run.ok()) continue;  // a device without fp8, a rate at its limit
-    summary.purchases.push_back({key, value, run->at("step_time_ps").get<double>() / step - 1});
+    purchases.push_back({key, value, run->at("step_time_ps").get<double>() / step - 1});
   }
-  std::stable_sort(summary.purchases.begin(), summary.purchases.end(),
+  std::stable_sort(purchases.begin(), purchases.end(),
                    [](const Purchase& a, const Purchase& b) { return a.change < b.change; });
-  const engine::Breakdown parts =
-      results::BreakdownFrom(state_->result.at("breakdown").at("overall"), "_ps");
-  const constants::StepShares s =
-      results::SharesOf(parts, state_->result.at("provenance").at("spread"),
-                        job.workloads[0].model.experts.count > 0);
+  return purchases;
+}
+
+// Each part's share of the interval's variance, the largest first.
+std::vector<Narrowing> Explainer::State::Narrowings(const constants::StepShares& step) {
   const constants::Spreads spreads = constants::FittedSpreads();
+  std::vector<Narrowing> narrowings;
   const auto add = [&](std::string what, std::string remedy, double scale) {
-    summary.narrowing.push_back({std::move(what), std::move(remedy), scale * scale});
+    narrowings.push_back({std::move(what), std::move(remedy), scale * scale});
   };
   add("kernels", "kernels: measured, with tables of this GPU (tools/measure)",
-      s.kernels * spreads.kernels);
+      step.kernels * spreads.kernels);
   add("communication", "nccl-tests of this cluster (orrery calibrate)",
-      s.communication * spreads.communication);
-  add("waiting and bubbles", "a measured step of this job", s.waiting * spreads.waiting);
-  add("host", "a trace of one rank", s.host * spreads.host);
+      step.communication * spreads.communication);
+  add("waiting and bubbles", "a measured step of this job", step.waiting * spreads.waiting);
+  add("host", "a trace of one rank", step.host * spreads.host);
   add("experts", "measured routing (training.moe_routing: FILE.csv)",
-      s.experts ? spreads.experts : 0);
+      step.experts ? spreads.experts : 0);
   add("what every prediction is off", "nothing that a user can give", spreads.base);
   double sum = 0;
-  for (const Narrowing& n : summary.narrowing) sum += n.share;
-  for (Narrowing& n : summary.narrowing) n.share = sum > 0 ? n.share / sum : 0;
-  std::stable_sort(summary.narrowing.begin(), summary.narrowing.end(),
+  for (const Narrowing& n : narrowings) sum += n.share;
+  for (Narrowing& n : narrowings) n.share = sum > 0 ? n.share / sum : 0;
+  std::stable_sort(narrowings.begin(), narrowings.end(),
                    [](const Narrowing& a, const Narrowing& b) { return a.share > b.share; });
+  return narrowings;
+}
+
+Result<Summary> Explainer::Summarise() {
+  Summary summary;
+  ORRERY_ASSIGN_OR_RETURN(summary.step, Explain("step_time_ps"));
+  ORRERY_ASSIGN_OR_RETURN(const job::Job job, state_->Read(constants::Set::Fitted(), {}));
+  job::SimulateOptions options;
+  options.measured_database = state_->measured_database;
+  ORRERY_ASSIGN_OR_RETURN(const job::Simulation simulation,
+                          job::Simulation::Prepare(job, options, &state_->caches));
+  ORRERY_ASSIGN_OR_RETURN(summary.path, simulation.CriticalPath());
+  summary.purchases = state_->Purchases(job.cluster);
+  try {
+    const Json& result = state_->result;
+    const bool experts = job.workloads[0].model.experts.count > 0;
+    summary.narrowing = State::Narrowings(
+        results::SharesOf(results::BreakdownFrom(result.at("breakdown").at("overall"), "_ps"),
+                          result.at("provenance").at("spread"), experts));
+  } catch (const Json::exception& error) {
+    return InvalidInput("the result is not whole: {}", Printable(error.what(), 120));
+  }
   return summary;
 }
 

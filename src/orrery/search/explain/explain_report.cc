@@ -97,6 +97,12 @@ std::string ConstantsOf(const Explanation& step) {
   return table.Render("  ");
 }
 
+std::string WhereOf(const results::StepPath& path) {
+  if (path.followed == 1) return "on the rank followed (one stage)";
+  return fmt::format("through {} of {} ranks (one a stage), changing rank {} time{}", path.ranks,
+                     path.followed, HumanCount(path.crossings), path.crossings == 1 ? "" : "s");
+}
+
 std::string PathOf(const results::StepPath& path) {
   constexpr std::size_t kMostParts = 8;
   SimTime whole = 0;
@@ -160,17 +166,14 @@ std::string ExplanationToJson(const Explanation& explanation) { return Dump(ToJs
 std::string SummaryToText(const Summary& summary) {
   return fmt::format(
       "A step of {}, where it goes, and in what\n{}"
-      "  More of a part: orrery explain RESULT breakdown.overall.PART_s, as exposed_tp_s; all of "
-      "it: "
-      "--json\n\n"
-      "The critical path, through {} of the {} ranks followed (one a stage), {} times from one to "
-      "another\n{}\n"
+      "  More of a part: orrery explain RESULT breakdown.overall.PART_s, as exposed_tp_s; "
+      "all of it: --json\n\n"
+      "The critical path, {}\n{}\n"
       "Constants (data/constants/constants.csv) that move the step most, each by its spread\n{}\n"
       "Which resource to buy next (each a tenth better, run again)\n{}\n"
       "What would narrow the interval (shares of its variance)\n{}",
-      Time(summary.step), PartsOf(summary.step), summary.path.ranks, summary.path.followed,
-      HumanCount(summary.path.crossings), PathOf(summary.path), ConstantsOf(summary.step),
-      PurchasesOf(summary.purchases), NarrowingOf(summary.narrowing));
+      Time(summary.step), PartsOf(summary.step), WhereOf(summary.path), PathOf(summary.path),
+      ConstantsOf(summary.step), PurchasesOf(summary.purchases), NarrowingOf(summary.narrowing));
 }
 
 std::string SummaryToJson(const Summary& summary) {

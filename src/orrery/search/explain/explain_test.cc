@@ -118,6 +118,12 @@ TEST(Explain, ResultsAreComparedByModule) {
 
 TEST(Explain, WhatIsWrongIsSaid) {
   EXPECT_THAT(Explainer::Create("{}", "r.json", "").status().message(), HasSubstr("is no result"));
+  EXPECT_THAT(
+      Explainer::Create(R"({"schema": "orrery.result/1", "config": {}, "step_time_ps": "long"})",
+                        "r.json", "")
+          .status()
+          .message(),
+      HasSubstr("is no result of one training job"));
   std::string text = ResultOf("gpt2", "tp: 2", "micro_batch: 2");
   auto explainer = Explainer::Create(text, "r.json", "");
   ASSERT_TRUE(explainer.ok());

@@ -13,7 +13,9 @@
 namespace orrery::search {
 namespace {
 
-constexpr double kWidth = 900, kHeight = 560;
+constexpr double kLeastWidth = 900, kHeight = 560;
+constexpr double kCharacter = 6.6;        // width of one, about, at size 12
+constexpr std::size_t kLongestName = 60;  // of a series in the legend
 constexpr double kLeft = 90, kTop = 50, kRight = 660, kBottom = 490;
 constexpr std::size_t kMostNamed = 20;  // series in the legend
 constexpr std::array<std::string_view, 8> kColours = {"#0072B2", "#E69F00", "#009E73", "#D55E00",
@@ -73,6 +75,12 @@ Range Rounded(double low, double high, bool from_zero) {
   return {std::floor(low / step) * step, std::ceil(high / step) * step, step};
 }
 
+// A number of an axis: 1,000,000 beside 100,000.
+std::string Tick(double at) {
+  const bool whole = at == std::floor(at) && std::abs(at) >= 1e3 && std::abs(at) < 1e9;
+  return whole ? HumanCount(std::llround(at)) : fmt::format("{:.6g}", at);
+}
+
 class Chart {
  public:
   explicit Chart(const Figure& figure) : figure_(figure) {
@@ -95,7 +103,7 @@ class Chart {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{:.0f}\" height=\"{:.0f}\" "
         "viewBox=\"0 0 {:.0f} {:.0f}\" font-family=\"sans-serif\" font-size=\"12\">\n"
         "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-        kWidth, kHeight, kWidth, kHeight);
+        Width(), kHeight, Width(), kHeight);
   }
 
   std::string Draw() {
@@ -112,6 +120,15 @@ class Chart {
   }
 
  private:
+  // With room for the legend's longest name.
+  double Width() const {
+    std::size_t longest = 0;
+    for (const FigureSeries& s : figure_.series) {
+      longest = std::max(longest, std::min(s.name.size(), kLongestName));
+    }
+    return std::max(kLeastWidth, kRight + 46 + kCharacter * static_cast<double>(longest));
+  }
+
   double X(double x) const { return kLeft + x_.At(x) * (kRight - kLeft); }
   double Y(double y) const { return kBottom - y_.At(y) * (kBottom - kTop); }
 
@@ -130,13 +147,13 @@ class Chart {
     for (double y = y_.low; y <= y_.high + y_.step / 2; y += y_.step) {
       const double at = y_.Value(y);
       Line(kLeft, Y(at), kRight, Y(at), "#e4e4e4");
-      Text(kLeft - 8, Y(at) + 4, "end", fmt::format("{:.6g}", at));
+      Text(kLeft - 8, Y(at) + 4, "end", Tick(at));
     }
     if (figure_.categories.empty()) {
       for (double x = x_.low; x <= x_.high + x_.step / 2; x += x_.step) {
         const double at = x_.Value(x);
         Line(X(at), kTop, X(at), kBottom, "#f0f0f0");
-        Text(X(at), kBottom + 18, "middle", fmt::format("{:.6g}", at));
+        Text(X(at), kBottom + 18, "middle", Tick(at));
       }
     } else {
       const std::size_t every = figure_.categories.size() / 12 + 1;  // of the names, to fit
@@ -176,9 +193,25 @@ class Chart {
     }
     for (const FigurePoint& p : s.points) {
       Mark(X(p.x), Y(p.y), colour, s.faint);
-      if (!p.label.empty()) {
-        const bool left = X(p.x) > kRight - 90;
-        Text(X(p.x) + (left ? -8 : 8), Y(p.y) - 6, left ? "end" : "start", p.label);
+      if (!p.label.empty()) Label(X(p.x), Y(p.y), p.label);
+    }
+  }
+
+  // Beside its point where no other label stands; nowhere if there is no room.
+  void Label(double x, double y, const std::string& text) {
+    const double width = kCharacter * static_cast<double>(text.size());
+    const bool first_left = x > kRight - 90;
+    for (const bool below : {false, true}) {
+      for (const bool left : {first_left, !first_left}) {
+        const double from = left ? x - 8 - width : x + 8, base = below ? y + 14 : y - 6;
+        const bool taken = std::ranges::any_of(labels_, [&](const Box& other) {
+          return from < other.x + other.width && other.x < from + width &&
+                 std::abs(base - other.y) < 12;
+        });
+        if (taken) continue;
+        labels_.push_back({from, base, width});
+        Text(left ? x - 8 : x + 8, base, left ? "end" : "start", text);
+        return;
       }
     }
   }
@@ -196,13 +229,18 @@ class Chart {
         return;
       }
       Mark(kRight + 26, at, own, s.faint);
-      Text(kRight + 38, at + 4, "start", s.name);
+      Text(kRight + 38, at + 4, "start", Printable(s.name, kLongestName));
       at += 20;
     }
   }
 
+  struct Box {
+    double x = 0, y = 0, width = 0;
+  };
+
   const Figure& figure_;
   Range x_, y_;
+  std::vector<Box> labels_;
   std::string out_;
 };
 

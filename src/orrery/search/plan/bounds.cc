@@ -4,7 +4,6 @@
 #include <charconv>
 #include <utility>
 
-#include "orrery/base/rng.h"
 #include "orrery/formats/section.h"
 #include "orrery/job/job.h"
 
@@ -15,17 +14,30 @@ using formats::Node;
 
 constexpr double kRounding = 0.999;
 
-constexpr std::pair<std::string_view, std::int64_t Degrees::*> kMembers[] = {
-    {"parallel.tp", &Degrees::tp},
-    {"parallel.pp", &Degrees::pp},
-    {"parallel.vpp", &Degrees::vpp},
-    {"parallel.cp", &Degrees::cp},
-    {"parallel.ep", &Degrees::ep},
-    {"parallel.dp", &Degrees::dp},
-    {"nodes", &Degrees::nodes},
-    {"training.micro_batch", &Degrees::micro_batch},
-    {"training.global_batch", &Degrees::global_batch},
+// Keys of degrees, and between which values the sums below stay in 64 bits and divide by no 0. The
+// job's own ranges (job/tables.h) are no wider; 0 stands for what is not said.
+struct Member {
+  std::string_view key;
+  std::int64_t Degrees::*member;
+  std::int64_t least, most;
 };
+constexpr Member kMembers[] = {
+    {"parallel.tp", &Degrees::tp, 1, 1 << 12},
+    {"parallel.pp", &Degrees::pp, 1, 1 << 12},
+    {"parallel.vpp", &Degrees::vpp, 1, 1 << 12},
+    {"parallel.cp", &Degrees::cp, 1, 1 << 12},
+    {"parallel.ep", &Degrees::ep, 1, 1 << 12},
+    {"parallel.dp", &Degrees::dp, 0, 1 << 20},
+    {"nodes", &Degrees::nodes, 0, 1 << 20},
+    {"training.micro_batch", &Degrees::micro_batch, 1, 1 << 20},
+    {"training.global_batch", &Degrees::global_batch, 0, std::int64_t{1} << 32},
+};
+
+bool InRange(const Degrees& degrees) {
+  return std::ranges::all_of(kMembers, [&](const Member& m) {
+    return degrees.*m.member >= m.least && degrees.*m.member <= m.most;
+  });
+}
 
 // Keys in which members of a family differ.
 constexpr std::string_view kWithinFamily[] = {"parallel.pp", "parallel.vpp", "parallel.dp",
@@ -85,7 +97,7 @@ Result<HostSizes> HostSizesOf(const OpenJob& open) {
 
 PointReader::PointReader(const OpenJob& open, HostSizes hosts, std::int64_t layers)
     : hosts_(std::move(hosts)), layers_(layers) {
-  for (const auto& [key, member] : kMembers) {
+  for (const auto& [key, member, least, most] : kMembers) {
     const Node* node = NodeAt(open.job.document.root, key);
     if (node == nullptr || node->kind != Node::Kind::kScalar) continue;
     if (const auto value = Whole(node->text)) base_.*member = *value;
@@ -101,7 +113,7 @@ PointReader::PointReader(const OpenJob& open, HostSizes hosts, std::int64_t laye
       within = within && !(by_chunk && cuts) &&
                std::find(std::begin(kWithinFamily), std::end(kWithinFamily), key) !=
                    std::end(kWithinFamily);
-      for (const auto& [name, member] : kMembers) {
+      for (const auto& [name, member, least, most] : kMembers) {
         if (name != key) continue;
         Field field{.axis = a, .member = member, .values = {}};
         for (const auto& point : axes[a].points) {
@@ -130,17 +142,19 @@ Degrees PointReader::At(const std::vector<std::size_t>& digits) const {
 }
 
 std::int64_t PointReader::DataParallel(const Degrees& d) const {
+  if (!InRange(d)) return 0;
   if (d.dp > 0) return d.dp;
   return sized_ ? d.nodes * d.gpus_per_node / (d.tp * d.pp * d.cp) : 1;
 }
 
 std::int64_t PointReader::Gpus(const Degrees& d) const {
-  return d.tp * d.pp * d.cp * DataParallel(d);
+  return InRange(d) ? d.tp * d.pp * d.cp * DataParallel(d) : 0;
 }
 
 std::string_view PointReader::Refuse(const Degrees& d, const std::vector<std::size_t>& digits,
                                      bool* equal) const {
   *equal = false;
+  if (!InRange(d)) return {};
   if (sequence_axis_ && d.tp == 1 && any_off_ && sequence_on_[digits[*sequence_axis_]]) {
     *equal = true;
     return "sequence_parallel changes nothing without tensor parallelism";

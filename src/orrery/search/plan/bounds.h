@@ -51,10 +51,12 @@ class PointReader {
   PointReader(const OpenJob& open, HostSizes hosts, std::int64_t layers);
 
   Degrees At(const std::vector<std::size_t>& digits) const;
-  // Why the point is left out unread; empty: it may be good. `equal`: it says what another says.
+  // Why the point is left out unread; empty: it may be good, or a degree is outside its range,
+  // which who reads it says better. `equal`: it says what another says.
   std::string_view Refuse(const Degrees& degrees, const std::vector<std::size_t>& digits,
                           bool* equal) const;
-  // Resolves dp from the GPUs; 0: they are not known. REQUIRES: not refused.
+  // dp where it is said, else what the GPUs leave; 0: a degree is outside its range. REQUIRES: not
+  // refused.
   std::int64_t DataParallel(const Degrees& degrees) const;
   std::int64_t Gpus(const Degrees& degrees) const;  // 0: not known
   // Equal keys: one family.

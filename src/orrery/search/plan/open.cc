@@ -37,7 +37,11 @@ const Node* At(const Document& document, std::string_view path) {
   return NodeAt(document.root, path);
 }
 
-// The number at the path, or the first of its open values; 0 where there is none.
+// Above the ranges of all keys that are asked for; products of two stay in 64 bits.
+constexpr std::int64_t kMostNumber = std::int64_t{1} << 31;
+
+// The number at the path, from 0 to kMostNumber, or the first of its open values; 0 where there is
+// none.
 std::int64_t NumberAt(const Document& document, std::string_view path) {
   const Node* node = At(document, path);
   if (node != nullptr && node->kind == Node::Kind::kList && !node->items.empty()) {
@@ -47,7 +51,7 @@ std::int64_t NumberAt(const Document& document, std::string_view path) {
   if (node != nullptr && node->kind == Node::Kind::kScalar) {
     std::from_chars(node->text.data(), node->text.data() + node->text.size(), value);
   }
-  return value;
+  return std::clamp<std::int64_t>(value, 0, kMostNumber);
 }
 
 Result<Facts> FactsOf(const Template& job) {
@@ -298,7 +302,9 @@ class Opener {
     std::int64_t gpus = NumberAt(open_.job.document, "parallel.dp");
     if (gpus == 0) return {};  // OpenSpace asks for nodes
     for (const char* key : {"parallel.tp", "parallel.pp", "parallel.cp"}) {
-      gpus *= std::max<std::int64_t>(NumberAt(open_.job.document, key), 1);
+      const std::int64_t degree = std::max<std::int64_t>(NumberAt(open_.job.document, key), 1);
+      if (degree > kMostNumber / gpus) return {};  // who reads the job refuses it
+      gpus *= degree;
     }
     const int host = facts_.cluster.gpus_per_node;
     if (gpus % host != 0) {

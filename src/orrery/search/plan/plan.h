@@ -76,18 +76,17 @@ struct PlanRow {
 // What became of the points of the space; they add up to `points`.
 struct PlanCounts {
   std::uint64_t points = 0;
-  std::uint64_t not_sampled = 0;    // of a space too large to list
-  std::uint64_t equal = 0;          // say what another point says
-  std::uint64_t impossible = 0;     // degrees that cannot go together
-  std::uint64_t refused = 0;        // by a rule of job file, framework or model
-  std::uint64_t pruned = 0;         // their bound is no better than what was found
-  std::uint64_t pruned_memory = 0;  // parameters and gradients alone exceed the GPU
-  std::uint64_t too_large = 0;      // a graph was built: what lives at once exceeds the GPU
-  std::uint64_t evaluated = 0;      // graph and engine ran
-  std::uint64_t left = 0;           // the search ended before their turn
-  std::uint64_t families = 0;       // whose work was priced for bounds; not of the points
-  std::uint64_t replayed = 0;       // of those evaluated: the allocator, too
-  std::uint64_t replay_full = 0;    // of those replayed: did not fit
+  std::uint64_t not_sampled = 0;  // of a space too large to list
+  std::uint64_t equal = 0;        // say what another point says
+  std::uint64_t impossible = 0;   // degrees that cannot go together
+  std::uint64_t refused = 0;      // by a rule of job file, framework or model
+  std::uint64_t pruned = 0;       // their bound is no better than what was found
+  std::uint64_t too_large = 0;    // a graph was built: what lives at once exceeds the GPU
+  std::uint64_t evaluated = 0;    // graph and engine ran
+  std::uint64_t left = 0;         // the search ended before their turn
+  std::uint64_t families = 0;     // whose work was priced for bounds; not of the points
+  std::uint64_t replayed = 0;     // of those evaluated: the allocator, too
+  std::uint64_t replay_full = 0;  // of those replayed: did not fit
   std::map<std::string, std::uint64_t> why;  // of impossible and refused, by rule
 };
 
@@ -120,8 +119,9 @@ struct PlanResult {
   std::vector<std::string> steady;  // resources that may halve or double without a change
 };
 
-// Smaller is better; of a plan that ran. Memory is the replayed one, or before a replay least_bytes,
-// which is no more. REQUIRES: cost and goodput of the result where the objective is of them.
+// Smaller is better; of a plan that ran. Memory is the replayed one, or before a replay
+// least_bytes, which is no more. REQUIRES: cost and goodput of the result where the objective is of
+// them.
 double ScoreOf(Objective objective, const PlanRow& row);
 
 inline constexpr std::size_t kFinalists = 12;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
 
@@ -86,7 +87,7 @@ void AddRows(const PlanResult& result, std::string* text) {
     cells.push_back(HumanTime(row.result.step_time));
     cells.push_back(fmt::format("{} to {}", HumanSeconds(row.result.interval_low_s),
                                 HumanSeconds(row.result.interval_high_s)));
-    cells.push_back(HumanCount(static_cast<std::int64_t>(row.result.tokens_per_s)));
+    cells.push_back(HumanCount(std::llround(row.result.tokens_per_s)));
     cells.push_back(row.result.mfu > 0 ? fmt::format("{:.1f} %", row.result.mfu * 100) : "");
     cells.push_back(HumanBytes(row.memory_bytes));
     const bool asked = row.result.cost.has_value() || row.result.goodput.has_value();
@@ -133,23 +134,23 @@ std::string Turn(const PlanTurn& turn, const PlanResult& result) {
 
 void AddSearch(const PlanResult& result, std::string* text) {
   const PlanCounts& c = result.counts;
-  *text += fmt::format("\nThe search\n  {} plans in the space", Number(c.points));
+  *text += fmt::format("\nThe search\n  {} plan{} in the space", Number(c.points),
+                       c.points == 1 ? "" : "s");
   if (c.not_sampled > 0)
     *text += fmt::format(", {} of them not in the sample", Number(c.not_sampled));
   *text += "\n";
   const auto line = [&](std::uint64_t n, std::string_view what) {
     if (n > 0) *text += fmt::format("  {:>12}  {}\n", Number(n), what);
   };
-  line(c.impossible, "have degrees that do not go together");
-  line(c.equal, "are the same as another plan");
-  line(c.refused, "break a rule of the job file, framework or model");
-  line(c.too_large, "need more than the GPU's memory");
-  line(c.pruned,
-       "cannot be better: a bound below their step time is no better than what was found");
-  line(c.left, "were not reached when the search ended");
-  line(c.evaluated, "were simulated");
+  line(c.impossible, "with degrees that do not go together");
+  line(c.equal, "the same as another plan");
+  line(c.refused, "refused by a rule of the job file, framework or model");
+  line(c.too_large, "too large for the GPU's memory");
+  line(c.pruned, "excluded by a lower bound of their step time: not better than what was found");
+  line(c.left, "not reached when the search ended");
+  line(c.evaluated, "simulated");
   if (c.replay_full > 0) {
-    *text += fmt::format("  {:>12}  of them do not fit once the allocator is replayed\n",
+    *text += fmt::format("  {:>12}  of these do not fit once the allocator is replayed\n",
                          Number(c.replay_full));
   }
   if (!result.reranked.empty()) {
@@ -300,6 +301,7 @@ std::string PlanToSvg(const PlanResult& result) {
   for (std::size_t i = 0; i < result.rows.size(); ++i) {
     best.points.push_back(at(result.rows[i], fmt::format("{}", i + 1)));
   }
+  if (front) std::ranges::stable_sort(best.points, {}, &FigurePoint::x);
   figure.series.push_back(std::move(best));
   if (result.given && result.given->result.step_time > 0) {
     figure.series.push_back({.name = "as given", .points = {at(*result.given, "")}});

@@ -210,6 +210,24 @@ training: {global_batch: 8, seq_len: 2048}
   EXPECT_THAT(found.status().message(), HasSubstr("4 do not fit the GPU's memory"));
 }
 
+TEST(Plan, DegreesOutsideTheirRangeAreRefused) {
+  for (const char* const vary :
+       {"parallel.tp=0,1", "parallel.pp=0,1", "parallel.cp=0,1", "training.micro_batch=0,1",
+        "parallel.pp=9223372036854775807,1", "parallel.dp=9223372036854775807,16"}) {
+    const OpenJob open = Opened(R"(
+model: gpt2
+cluster: h100-ib-400g
+nodes: 2
+training: {global_batch: 64, seq_len: 1024}
+)",
+                                {vary});
+    const auto found = FindPlans(open, {.threads = 1});
+    ASSERT_TRUE(found.ok()) << vary << ": " << found.status().message();
+    EXPECT_EQ(found->counts.refused, 1u) << vary;
+    EXPECT_EQ(found->rows.size(), 1u) << vary;
+  }
+}
+
 TEST(Open, ListsRangesAndAuto) {
   const OpenJob open = Opened(R"(
 model: llama3-8b

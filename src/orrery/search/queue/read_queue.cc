@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <set>
 
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
@@ -125,17 +126,28 @@ class Reader {
     times.rack = job::RacksOf(*cluster);
     times.rack_sizes = RackSizes(times.rack);
     file_.cluster =
-        fmt::format("{}, hosts: {} of {} GPUs", spec.name, spec.nodes, spec.gpus_per_node);
+        fmt::format("{}, {} host{} of {} GPU{}", spec.name, spec.nodes, spec.nodes == 1 ? "" : "s",
+                    spec.gpus_per_node, spec.gpus_per_node == 1 ? "" : "s");
     return {};
   }
 
   Status Add(const Source& source, const Node& item) {
     constexpr std::array<std::string_view, 1> kOthers = {"job"};
+    for (const char* key : {"placement", "pattern", "trace", "start", "iterations", "background"}) {
+      if (item.Find(key) == nullptr) continue;
+      return InvalidInput(
+          "{}: {} is a key of jobs that run beside each other, for 'orrery simulate' "
+          "(docs/tenants.md); jobs of a queue have arrival, hosts and run_time, or file and steps",
+          source.Where(*item.Find(key)), key);
+    }
     ORRERY_ASSIGN_OR_RETURN(const Section entry,
                             Section::Read(document_, item, kEntryTable, kOthers));
     const std::string where = source.Where(item);
     if (!entry.Has("name")) return InvalidInput("{}: jobs: an entry needs a name", where);
     const std::string name = entry.Text("name");
+    if (!names_.insert(name).second) {
+      return InvalidInput("{}: another job has this name; give each its own", entry.Where("name"));
+    }
     const bool trains = entry.Has("file") || item.Find("job") != nullptr;
     if (trains == entry.Has("run_time") || trains != entry.Has("steps") ||
         trains == entry.Has("hosts")) {
@@ -152,6 +164,9 @@ class Reader {
     if (trains) {
       ORRERY_ASSIGN_OR_RETURN(from.training, ReadTraining(item));
       hosts = (from.training->ranks() + file_.times.gpus_per_host - 1) / file_.times.gpus_per_host;
+      for (const std::string& line : from.training->assumed) {
+        if (line.find("parallel.dp: ") != line.npos) file_.assumed.push_back(line);
+      }
       from.steps = static_cast<double>(entry.Integer("steps"));
     } else {
       hosts = static_cast<std::size_t>(entry.Integer("hosts"));
@@ -196,6 +211,7 @@ class Reader {
   const Document document_;
   const std::string folder_, network_;
   std::vector<QueuedJob> jobs_;
+  std::set<std::string> names_;
   std::vector<std::size_t> sources_;
   QueueFile file_;
 };

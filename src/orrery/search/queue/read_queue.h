@@ -44,6 +44,7 @@ struct QueueFile {
   std::vector<QueuedJob> jobs;      // by arrival
   std::vector<std::size_t> source;  // of each job, in `times`
   JobTimes times;
+  std::vector<std::string> assumed;  // of the training jobs' sizes
 };
 
 // `network` is the file's own unless it is empty.

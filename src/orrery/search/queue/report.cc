@@ -43,13 +43,15 @@ std::string QueueText(const QueueFile& file, std::span<const QueueRow> rows) {
                             ? "1 placement"
                             : fmt::format("{} placements", file.times.simulated()));
   }
+  for (const std::string& line : file.assumed) text += fmt::format("  Assumed: {}\n", line);
   return text;
 }
 
 std::string QueueJson(const QueueFile& file, std::span<const QueueRow> rows) {
   nlohmann::ordered_json json = {{"schema", "orrery.queue/1"},
                                  {"cluster", file.cluster},
-                                 {"placements_simulated", file.times.simulated()}};
+                                 {"placements_simulated", file.times.simulated()},
+                                 {"assumed", file.assumed}};
   for (const QueueRow& row : rows) {
     nlohmann::ordered_json jobs = nlohmann::ordered_json::array();
     for (std::size_t j = 0; j < file.jobs.size(); ++j) {

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "orrery/base/file.h"
+#include "orrery/results/document.h"
 #include "orrery/search/sweep/sweep_json.h"
 
 namespace orrery::search {
@@ -35,10 +36,16 @@ Result<std::vector<SweepRow>> RowsOf(std::string_view text, const std::string& p
   *whole = 0;
   for (std::size_t line = 1; *whole < text.size(); ++line) {
     const std::size_t end = text.find('\n', *whole);
-    if (end == std::string_view::npos) break;
+    if (end == std::string_view::npos) {
+      // A head that was cut short may be written again; what is no head is not ours to cut.
+      if (line == 1 && !Line(Head(sweep)).starts_with(text)) {
+        return InvalidInput("{}: is no journal of a sweep; name another file", path);
+      }
+      break;
+    }
     const Json json = Json::parse(text.substr(*whole, end - *whole), nullptr, false);
     if (line == 1) {
-      if (json.is_discarded() || !json.is_object() || json.value("schema", "") != kJournalSchema) {
+      if (!results::HasSchema(json, kJournalSchema)) {
         return InvalidInput("{}: is no journal of a sweep; name another file", path);
       }
       if (json != Head(sweep)) {

@@ -29,7 +29,7 @@ enum class RowStatus : std::uint8_t {
   kOk,
   kDoesNotFit,  // has a step time, and needs more memory than the GPU has
   kRefused,     // a rule of the job file refuses it
-  kInfeasible,  // the simulation says no: a deadlock
+  kInfeasible,  // the job cannot run: a deadlock
 };
 std::string_view Name(RowStatus status);
 

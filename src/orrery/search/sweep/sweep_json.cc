@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <stdexcept>
 
 #include "orrery/base/text.h"
 #include "orrery/results/breakdown_json.h"
+#include "orrery/results/document.h"
 #include "orrery/results/result.h"
 
 namespace orrery::search {
@@ -103,15 +105,14 @@ std::string SweepToJson(const Sweep& sweep) {
 }
 
 Result<Sweep> SweepFromJson(std::string_view text, const std::string& name) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded() || !json.is_object() || json.value("schema", "") != kSweepSchema) {
-    return InvalidInput("{}: is no result of 'orrery sweep --json' ({})", name, kSweepSchema);
-  }
+  ORRERY_ASSIGN_OR_RETURN(const Json json,
+                          results::ReadDocument(text, name, "sweep", kSweepSchema));
   try {
     Sweep sweep;
     sweep.source = json.at("job");
     sweep.hash = FromHex(json.at("sweep_hash"));
     sweep.keys = json.at("keys").get<std::vector<std::string>>();
+    if (sweep.keys.empty()) throw std::out_of_range("no key");
     sweep.points = json.at("points");
     sweep.shard = json.at("shard");
     sweep.shards = json.at("shards");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -90,7 +91,14 @@ std::string Note(const Sweep& sweep, const SweepRow& row, bool best) {
   }
   // The file's name stands above the table.
   const bool named = row.reason.starts_with(sweep.source + ": ");
-  return Printable(row.reason.substr(named ? sweep.source.size() + 2 : 0), 70);
+  std::string reason = row.reason.substr(named ? sweep.source.size() + 2 : 0);
+  // "training.global_batch=128: training.global_batch: …" names its key twice.
+  const std::size_t first = reason.find(": "), equals = reason.find('=');
+  if (first != reason.npos && equals < first &&
+      reason.compare(first + 2, equals + 1, reason.substr(0, equals) + ":") == 0) {
+    reason.erase(0, first + 2);
+  }
+  return Printable(reason, 200);
 }
 
 std::optional<double> Number(const std::string& text) {
@@ -98,6 +106,20 @@ std::optional<double> Number(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc()) return {};
   return value;
+}
+
+// Keys whose value follows from the first one's (--zip, --scale): they part no lines of the plot.
+std::vector<bool> Followers(const Sweep& sweep) {
+  std::vector<bool> follows(sweep.keys.size(), true);
+  for (std::size_t k = 1; k < follows.size(); ++k) {
+    std::map<std::string, std::string> value;
+    for (const SweepRow& row : sweep.rows) {
+      const auto [known, fresh] = value.emplace(row.values.front(), row.values[k]);
+      if (!fresh && known->second != row.values[k]) follows[k] = false;
+    }
+    if (value.size() < 2) follows[k] = false;
+  }
+  return follows;
 }
 
 }  // namespace
@@ -153,7 +175,7 @@ std::string SweepToText(const Sweep& sweep) {
       cells.push_back(HumanTime(row.step_time));
       cells.push_back(fmt::format("{} to {}", HumanSeconds(row.interval_low_s),
                                   HumanSeconds(row.interval_high_s)));
-      cells.push_back(HumanCount(static_cast<std::int64_t>(row.tokens_per_s)));
+      cells.push_back(HumanCount(std::llround(row.tokens_per_s)));
       cells.push_back(row.mfu > 0 ? fmt::format("{:.1f} %", row.mfu * 100) : "");
       cells.push_back(fmt::format("{:.1f} %", Share(row, true) * 100));
       cells.push_back(fmt::format("{:.1f} %", Share(row, false) * 100));
@@ -179,8 +201,8 @@ std::string SweepToText(const Sweep& sweep) {
                         HumanCount(static_cast<std::int64_t>(sweep.rows.size() - kMostShown)));
   }
   text +=
-      "\nexposed: communication that nothing hides; idle: pipeline bubble and waiting for other "
-      "ranks\n";
+      "\nexposed: communication not overlapped with compute; idle: pipeline bubble and waiting for "
+      "other ranks\n";
   return text;
 }
 
@@ -202,12 +224,14 @@ std::string SweepToSvg(const Sweep& sweep) {
       figure.categories.push_back(x);
   }
   if (numbers) figure.categories.clear();
+  const std::vector<bool> follows = Followers(sweep);
   std::map<std::string, std::size_t> lines;
   const std::vector<std::string> names = ShortNames(sweep.keys);
   for (const SweepRow& row : sweep.rows) {
     if (!Ran(row)) continue;
     std::string name;
     for (std::size_t k = 1; k < row.values.size(); ++k) {
+      if (follows[k]) continue;
       name += fmt::format("{}{} {}", name.empty() ? "" : ", ", names[k], row.values[k]);
     }
     if (row.status == RowStatus::kDoesNotFit) name = "does not fit the GPU";

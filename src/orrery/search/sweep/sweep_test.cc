@@ -107,6 +107,17 @@ TEST(Sweep, ResumesWhereItEnded) {
   std::filesystem::remove(path);
 }
 
+// Whoever names a file of his own as the journal keeps it.
+TEST(Sweep, AFileThatIsNoJournalStaysAsItIs) {
+  const std::string path = ::testing::TempDir() + "orrery_sweep_no_journal";
+  const std::string own = "model: gpt2";  // one line without an end
+  ASSERT_TRUE(WriteFile(path, own).ok());
+  EXPECT_THAT(RunSweep(Job(), Grid(), {.threads = 1, .journal = path}).status().message(),
+              HasSubstr("is no journal of a sweep"));
+  EXPECT_EQ(*ReadFile(path, 100), own);
+  std::filesystem::remove(path);
+}
+
 TEST(Sweep, WeakScalingGrowsTheBatch) {
   const auto weak = ScaleAxis(Job(), "nodes=0.5x,2x", true);
   ASSERT_TRUE(weak.ok()) << weak.status().message();
@@ -119,6 +130,28 @@ TEST(Sweep, WeakScalingGrowsTheBatch) {
 }
 
 // Live memory is a lower bound of what the allocator needs.
+// What follows the nodes parts no lines; a grid beside it does.
+TEST(Sweep, APlotHasALineForEachPlanThatGrows) {
+  const Template job = Job();
+  const auto lines = [&](bool grid) {
+    Space space;
+    EXPECT_TRUE(space.Add(*ScaleAxis(job, "nodes=1x,2x,4x", true)).ok());
+    if (grid) {
+      EXPECT_TRUE(space.Add(*ParseVary("training.micro_batch=1,2")).ok());
+    }
+    const auto sweep = RunSweep(job, space, {.threads = 1});
+    EXPECT_TRUE(sweep.ok()) << sweep.status().message();
+    const std::string svg = sweep.ok() ? SweepToSvg(*sweep) : "";
+    std::size_t count = 0;
+    for (auto at = svg.find("<polyline"); at != svg.npos; at = svg.find("<polyline", at + 1)) {
+      ++count;
+    }
+    return count;
+  };
+  EXPECT_EQ(lines(false), 1u);
+  EXPECT_EQ(lines(true), 2u);
+}
+
 TEST(Sweep, TheBoundOfMemoryIsBelowTheReplay) {
   const Sweep replayed = Swept({.threads = 1}), bound = Swept({.threads = 1, .replay = false});
   for (std::size_t i = 0; i < bound.rows.size(); ++i) {

@@ -11,6 +11,7 @@
 #include "orrery/base/text.h"
 #include "orrery/cluster/ratio.h"
 #include "orrery/job/tables.h"
+#include "orrery/search/validate/row_rules.h"
 
 namespace orrery::search {
 namespace {
@@ -170,7 +171,8 @@ void WarnOfMistyped(const Columns& columns, MeasuredTable* table) {
 }
 
 Result<Column> ReadColumn(const formats::RowValues<Column>& table, const DataRow& row, bool own) {
-  ORRERY_ASSIGN_OR_RETURN(const Section keys, table.Keys(row, kColumnTable, ""));
+  const std::vector<std::string_view> rules = RowRules::Keys();
+  ORRERY_ASSIGN_OR_RETURN(const Section keys, table.Keys(row, kColumnTable, "", rules));
   ORRERY_RETURN_IF_ERROR(CheckTables(keys, "tables"));
   ORRERY_RETURN_IF_ERROR(CheckTables(keys, "required"));
   Column column{.name = row.name,
@@ -181,13 +183,16 @@ Result<Column> ReadColumn(const formats::RowValues<Column>& table, const DataRow
                 .type = ChoiceOf<Column::Type>(keys, "type", kTypes),
                 .min = keys.Real("min"),
                 .max = keys.Real("max"),
+                .ruled = std::ranges::any_of(
+                    rules, [&](std::string_view key) { return row.keys.Find(key) != nullptr; }),
                 .key = TextOf(keys, "key"),
                 .own = own,
                 .means = TextOf(keys, "means"),
                 .scale = keys.Real("scale")};
-  if (own && column.use != Column::Use::kAbout && column.means.empty() && column.key.empty()) {
+  if (own && column.use != Column::Use::kAbout && column.means.empty() && column.key.empty() &&
+      !column.ruled) {
     return InvalidInput(
-        "{}:{}: the column '{}' would not be read; give it means or key, or use: about",
+        "{}:{}: the column '{}' would not be read; give it means, key or set, or use: about",
         table.document().sources[row.keys.source], row.line, Printable(row.name, 60));
   }
   if (column.key.empty()) return column;
@@ -240,6 +245,8 @@ Status Column::Check(std::string_view cell) const {
   return InvalidInput("{}={}: not a {}number from {} to {}; correct it or leave it blank", name,
                       Printable(cell, 40), type == Type::kInteger ? "whole " : "", min, max);
 }
+
+std::vector<std::string_view> Columns::Keys() { return OptionNames(kColumnKeys); }
 
 const Columns& Columns::BuiltIn() {
   static const Columns columns = formats::Embedded<Columns>(kColumns, "data/columns.yaml");

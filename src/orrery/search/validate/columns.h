@@ -27,6 +27,7 @@ struct Column {
   Use use = Use::kConfiguration;
   Type type = Type::kText;
   double min = 0, max = 0;
+  bool ruled = false;     // its row is a rule besides (row_rules.h)
   std::string key;        // of a job, which a cell sets: "parallel.tp"
   bool switches = false;  // which is true or false
   // A user's column: the rules of this folder know nothing of it, its key holds over all of them.
@@ -58,6 +59,8 @@ class Columns {
  public:
   static const Columns& BuiltIn();
   Status Add(std::string_view text, const std::string& file);
+
+  static std::vector<std::string_view> Keys();  // of a row
 
   const std::vector<Column>& all() const { return rows_.values(); }  // a user's first
 

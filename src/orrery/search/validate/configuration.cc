@@ -70,11 +70,6 @@ std::optional<std::int64_t> Configuration::Whole(std::string_view column) const 
   return value ? std::optional(static_cast<std::int64_t>(*value)) : std::nullopt;
 }
 
-std::optional<bool> Configuration::Flag(std::string_view column) const {
-  const std::optional<double> value = Number(column);
-  return value ? std::optional(*value != 0) : std::nullopt;
-}
-
 Result<std::int64_t> Configuration::Needed(std::string_view column) const {
   const std::optional<std::int64_t> value = Whole(column);
   if (!value) return InvalidInput("{} is blank: the run cannot be set up without it", column);

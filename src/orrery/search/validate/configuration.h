@@ -45,7 +45,6 @@ class Configuration {
   // Nullopt: blank, or not as Check() wants it.
   std::optional<std::int64_t> Whole(std::string_view column) const;
   std::optional<double> Number(std::string_view column) const;
-  std::optional<bool> Flag(std::string_view column) const;
   // As Whole; blank is an error.
   Result<std::int64_t> Needed(std::string_view column) const;
 

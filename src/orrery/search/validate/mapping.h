@@ -31,10 +31,10 @@ struct Mapping {
 };
 
 // The model, and the preset that it begins with. With experts or state-space layers its shapes are
-// known by its name (data/model_names.yaml), and its columns must agree but for the number of
-// layers (proxies have fewer). Else they are the columns', and what those do not say (norm,
-// activation, positions, biases, tied embeddings, vocabulary) is the public configuration's of the
-// family that the name begins with, or is read from the shapes.
-Status MapModel(const Mapping& m);
+// known by its name (data/model_names.yaml). Else they are the columns', and what those do not say
+// (norm, activation, positions, biases, tied embeddings, vocabulary) is the public configuration's
+// of the family that the name begins with, or is read from the shapes. Rules of the model run
+// behind the release's keys in the first case, before them in the second.
+Status MapModel(const Mapping& m, RuledRow* ruled);
 
 }  // namespace orrery::search

@@ -24,78 +24,21 @@ void ApplyRelease(const Mapping& m, Model* model) {
   for (const std::string& said : m.release.said) m.Assume("{} (the test case's YAML)", said);
 }
 
-// A column that is given must say what the public configuration says.
-Status CheckColumn(const Configuration& row, std::string_view column, std::int64_t is) {
-  const auto given = row.Whole(column);
-  if (!given || *given == is) return {};
-  return InvalidInput("{}={}: the public configuration of {} has {}", column, *given,
-                      Printable(row.text("model"), 40), is);
-}
-
-// Modules that predict further tokens: as the model's recipes have them.
-void MapMtp(const Configuration& row, const ModelName* known, Model* model,
-            std::vector<std::string>* assumed) {
-  const std::string_view extra = row.text("config_extra");
-  const bool have = known != nullptr && known->keys.Has("mtp_layers");
-  model->mtp_layers = have ? known->keys.Integer("mtp_layers") : 0;
-  model->mtp_repeats = known != nullptr && known->keys.Has("mtp_repeats");
-  if (extra.find("w/o MTP") != std::string_view::npos) model->mtp_layers = 0;
-  if (extra.find("+mtp") != std::string_view::npos && !have) model->mtp_layers = 1;
-  if (model->mtp_layers == 0) return;
-  assumed->push_back(fmt::format("mtp_layers={} (the public recipes')", model->mtp_layers));
-}
-
-// Of a name whose shapes are known; nullopt: none has it.
-Result<std::optional<Model>> MapKnownModel(const Mapping& mapping) {
+// Of a name whose shapes are known; false: none has it.
+Result<bool> MapKnownModel(const Mapping& mapping) {
   const Configuration& row = mapping.row;
   const ModelName* const known = mapping.tables.models.Find(row.text("model"), true);
-  if (known == nullptr) return std::optional<Model>();
-  ORRERY_ASSIGN_OR_RETURN(Model m, mapping.tables.data->models.Find(known->model));
-  ApplyRelease(mapping, &m);
-  ORRERY_RETURN_IF_ERROR(CheckColumn(row, "hidden", m.hidden));
-  ORRERY_RETURN_IF_ERROR(CheckColumn(row, "heads", m.heads));
-  ORRERY_RETURN_IF_ERROR(CheckColumn(row, "topk", m.experts.top_k));
-  const auto layers = row.Whole("layers");
-  const auto experts = row.Whole("experts");
-  if (!m.pattern.empty() && layers && *layers != m.layers) {
-    return InvalidInput("layers={}: the pattern of {} has {}", *layers, known->model, m.layers);
-  }
-  m.layers = layers.value_or(m.layers);
-  m.experts.first_dense = std::min(m.experts.first_dense, m.layers);
-  m.experts.count = experts.value_or(m.experts.count);
-  m.name = std::string(row.text("model"));
+  if (known == nullptr) return false;
+  Model& m = mapping.out->model;
+  ORRERY_ASSIGN_OR_RETURN(m, mapping.tables.data->models.Find(known->model));
   mapping.out->preset = known->model;
+  ApplyRelease(mapping, &m);
+  m.name = std::string(row.text("model"));
+  m.mtp_layers = 0;  // but for those of the recipes
+  m.mtp_repeats = false;
+  workload::ApplyModelKeys(known->keys, true, &m);
   mapping.Assume("shapes of {}: {}", known->model, m.source);
-  MapMtp(row, known, &m, mapping.assumed);
-  return std::optional<Model>(std::move(m));
-}
-
-// The columns `experts`, `topk` and `ffn_hidden` put into a dense model's place.
-Status AddExperts(const Configuration& row, Model* model, std::vector<std::string>* assumed) {
-  MapMtp(row, nullptr, model, assumed);
-  ORRERY_ASSIGN_OR_RETURN(model->experts.count, row.Needed("experts"));
-  ORRERY_ASSIGN_OR_RETURN(model->experts.top_k, row.Needed("topk"));
-  if (row.text("layer_kind") == "mla") {
-    // MLATransformerConfig's defaults.
-    model->latent = {.q_rank = 512, .kv_rank = 512, .nope_dim = 128, .rope_dim = 64, .v_dim = 128};
-    model->head_dim = 192;
-    model->kv_heads = model->heads;
-    assumed->push_back("layer_kind=mla: latent ranks and head sizes are Megatron's defaults");
-    // Latent attention comes with fine-grained experts (DeepSeekMoE, 2024, section 3): a token's
-    // experts are together as wide as the dense layer, one more is shared.
-    model->experts.ffn_hidden = model->ffn_hidden / model->experts.top_k;
-    model->experts.shared_ffn_hidden = model->experts.ffn_hidden;
-    model->experts.first_dense = 1;
-    assumed->push_back(
-        fmt::format("layer_kind=mla: experts of width {} (ffn_hidden / topk), one shared, behind "
-                    "one dense layer, as DeepSeek's",
-                    model->experts.ffn_hidden));
-    return {};
-  }
-  model->experts.ffn_hidden = model->ffn_hidden;
-  assumed->push_back(
-      fmt::format("experts of width {}, the feed-forward's, in all layers", model->ffn_hidden));
-  return {};
+  return true;
 }
 
 // What the columns do not say of a model: its family's row.
@@ -198,11 +141,11 @@ double DropoutOf(const Mapping& m) {
 }
 
 // Of the columns, and of a family's row what they do not say.
-Result<Model> ModelOfColumns(const Mapping& mapping) {
+Status MapColumns(const Mapping& mapping, RuledRow* ruled) {
   const Configuration& row = mapping.row;
   const RowTables& tables = mapping.tables;
   std::vector<std::string>* const assumed = mapping.assumed;
-  Model m;
+  Model& m = mapping.out->model;
   ORRERY_ASSIGN_OR_RETURN(m.hidden, row.Needed("hidden"));
   ORRERY_ASSIGN_OR_RETURN(m.heads, HeadsOf(row, m.hidden, assumed));
   const auto kv_heads = row.Whole("kv_heads");
@@ -233,35 +176,32 @@ Result<Model> ModelOfColumns(const Mapping& mapping) {
   if (style.drops) assumed->push_back(fmt::format("dropout={} (framework's default)", m.dropout));
   m.source = "validation table";
   ORRERY_ASSIGN_OR_RETURN(m.layers, LayersOf(row, m, assumed));
-  if (HasExperts(row)) ORRERY_RETURN_IF_ERROR(AddExperts(row, &m, assumed));
+  ORRERY_RETURN_IF_ERROR(tables.rules.Apply(RowRules::Of::kModel, ruled));
   ApplyRelease(mapping, &m);
   ORRERY_RETURN_IF_ERROR(workload::Validate(m));
-  ORRERY_RETURN_IF_ERROR(CheckParameters(row, m));
-  return m;
+  return CheckParameters(row, m);
 }
 
 }  // namespace
 
-Status MapModel(const Mapping& m) {
+Status MapModel(const Mapping& m, RuledRow* ruled) {
   const std::string_view kind = m.row.text("layer_kind");
-  std::optional<Model> model;
-  if (HasExperts(m.row) || kind == "mamba2-hybrid") {
-    ORRERY_ASSIGN_OR_RETURN(model, MapKnownModel(m));
-  }
-  if (!model && kind == "mamba2-hybrid") {
-    return InvalidInput("layer_kind=mamba2-hybrid: the pattern of {} is not stated",
-                        Printable(m.row.text("model"), 40));
-  }
   if (kind == "bert" || kind == "cnn") {
     m.Assume("shapes of the preset of this name");
     ORRERY_ASSIGN_OR_RETURN(m.out->preset, PresetNamed(m.row, m.tables.data->models));
-    ORRERY_ASSIGN_OR_RETURN(model, m.tables.data->models.Find(m.out->preset));
+    ORRERY_ASSIGN_OR_RETURN(m.out->model, m.tables.data->models.Find(m.out->preset));
+    return {};
   }
-  if (!model) {
-    ORRERY_ASSIGN_OR_RETURN(model, ModelOfColumns(m));
+  bool known = false;
+  if (HasExperts(m.row) || kind == "mamba2-hybrid") {
+    ORRERY_ASSIGN_OR_RETURN(known, MapKnownModel(m));
   }
-  m.out->model = *std::move(model);
-  return {};
+  if (known) return m.tables.rules.Apply(RowRules::Of::kModel, ruled);
+  if (kind == "mamba2-hybrid") {
+    return InvalidInput("layer_kind=mamba2-hybrid: the pattern of {} is not stated",
+                        Printable(m.row.text("model"), 40));
+  }
+  return MapColumns(m, ruled);
 }
 
 }  // namespace orrery::search

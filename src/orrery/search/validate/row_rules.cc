@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <utility>
 
+#include "orrery/base/check.h"
 #include "orrery/base/schema.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
@@ -26,25 +27,38 @@ namespace {
 constexpr std::string_view kRules[] = {
 #include "orrery_data_row_rules.inc"
 };
-constexpr Option kRuleKeys[] = {{.name = "if"},      {.name = "needs"}, {.name = "least"},
-                                {.name = "from"},    {.name = "to"},    {.name = "where"},
-                                {.name = "refused"}, {.name = "said"}};
+constexpr Option kRuleKeys[] = {
+    {.name = "of", .type = OptionType::kChoice, .fallback = "plan", .choices = "plan|model"},
+    {.name = "if"},
+    {.name = "needs"},
+    {.name = "least"},
+    {.name = "from"},
+    {.name = "to"},
+    {.name = "where"},
+    {.name = "refused"},
+    {.name = "said"}};
 constexpr OptionTable kRuleTable{.path = "", .doc = "", .options = kRuleKeys};
 constexpr std::string_view kRuleParts[] = {"set", "drop"};
+constexpr std::string_view kColumnRules[] = {
+#include "orrery_data_columns.inc"
+};
 constexpr std::string_view kTried = "n";
 
 }  // namespace
 
-// Reads a row; `names` are those that rules set, here and in earlier files.
+// Reads a row; `others`: keys of a column that are none of a rule. What it sets is put to `names`.
 class RowRules::Reader {
  public:
-  Reader(const formats::RowValues<Rule>& table, const DataRow& row, std::set<std::string>* names)
-      : table_(table), row_(row), names_(names) {}
+  Reader(const formats::RowValues<Rule>& table, const DataRow& row,
+         std::vector<std::string_view> others, std::set<std::string>* names)
+      : table_(table), row_(row), others_(std::move(others)), names_(names) {}
 
   Result<Rule> Read() {
+    others_.insert(others_.end(), std::begin(kRuleParts), std::end(kRuleParts));
     ORRERY_ASSIGN_OR_RETURN(const formats::Section keys,
-                            table_.Keys(row_, kRuleTable, "", kRuleParts));
+                            table_.Keys(row_, kRuleTable, "", others_));
     Rule rule;
+    if (keys.Text("of") == "model") rule.of = Of::kModel;
     rule.least = formats::TextOf(keys, "least");
     if (!rule.least.empty()) names_->insert({rule.least, std::string(kTried)});
     for (const auto& [key, expression] : {std::pair{"if", &rule.condition},
@@ -144,26 +158,42 @@ class RowRules::Reader {
 
   const formats::RowValues<Rule>& table_;
   const DataRow& row_;
+  std::vector<std::string_view> others_;
   std::set<std::string>* names_;
 };
 
 const RowRules& RowRules::BuiltIn() {
-  static const RowRules rules = formats::Embedded<RowRules>(kRules, "data/row_rules.yaml");
+  static const RowRules rules = [] {
+    RowRules built_in;
+    for (const std::string_view name : NamesForRules()) built_in.names_.emplace(name);
+    for (const std::string_view name : RecipeTable::OwnKeys()) built_in.names_.emplace(name);
+    for (const Column& column : Columns::BuiltIn().all()) {
+      if (column.means.empty()) built_in.names_.insert(column.name);
+    }
+    Status status = built_in.AddColumns(formats::Lines(kColumnRules), "data/columns.yaml");
+    if (status.ok()) status = built_in.Add(formats::Lines(kRules), "data/row_rules.yaml");
+    ORRERY_CHECK(status.ok(), status.message().c_str());
+    return built_in;
+  }();
   return rules;
 }
 
+std::vector<std::string_view> RowRules::Keys() {
+  std::vector<std::string_view> keys = OptionNames(kRuleKeys);
+  keys.insert(keys.end(), std::begin(kRuleParts), std::end(kRuleParts));
+  return keys;
+}
+
 Status RowRules::Add(std::string_view text, const std::string& file) {
-  std::set<std::string> names;
-  for (const Rule& rule : rows_.values()) {
-    for (const auto& [name, value] : rule.set) names.insert(name);
-  }
-  for (const std::string_view name : NamesForRules()) names.emplace(name);
-  for (const std::string_view name : RecipeTable::OwnKeys()) names.emplace(name);
-  for (const Column& column : Columns::BuiltIn().all()) {
-    if (column.means.empty()) names.insert(column.name);
-  }
   return rows_.Add(text, file, [&](const auto& table, const DataRow& row) {
-    return Reader(table, row, &names).Read();
+    return Reader(table, row, {}, &names_).Read();
+  });
+}
+
+Status RowRules::AddColumns(std::string_view text, const std::string& file) {
+  return columns_.Add(text, file, [&](const auto& table, const DataRow& row) {
+    names_.insert(row.name);
+    return Reader(table, row, Columns::Keys(), &names_).Read();
   });
 }
 
@@ -220,8 +250,12 @@ Status RowRules::ApplyOne(const Rule& rule, RuledRow* row) {
   return {};
 }
 
-Status RowRules::Apply(RuledRow* row) const {
-  for (const Rule& rule : rows_.values()) ORRERY_RETURN_IF_ERROR(ApplyOne(rule, row));
+Status RowRules::Apply(Of of, RuledRow* row) const {
+  for (const auto* rules : {&columns_.values(), &rows_.values()}) {
+    for (const Rule& rule : *rules) {
+      if (rule.of == of) ORRERY_RETURN_IF_ERROR(ApplyOne(rule, row));
+    }
+  }
   return {};
 }
 

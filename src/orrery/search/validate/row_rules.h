@@ -4,7 +4,9 @@
 // reading the table.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,13 +38,20 @@ class RowRules {
  public:
   static const RowRules& BuiltIn();
   Status Add(std::string_view text, const std::string& file);
+  // Rows of columns.yaml that are rules besides: they run before the others.
+  Status AddColumns(std::string_view text, const std::string& file);
+  // The keys by which a row is a rule.
+  static std::vector<std::string_view> Keys();
 
+  // Rules of the model run before machine and plan are known.
+  enum class Of : std::uint8_t { kPlan, kModel };
   // O(rules). The error is why the row is refused.
-  Status Apply(RuledRow* row) const;
+  Status Apply(Of of, RuledRow* row) const;
 
  private:
   using Text = std::vector<std::pair<std::string, std::optional<formats::Expression>>>;
   struct Rule {
+    Of of = Of::kPlan;
     std::optional<formats::Expression> condition;
     std::vector<std::string> needs;
     std::string least;  // a name; empty: nothing is searched
@@ -56,7 +65,8 @@ class RowRules {
   static Result<std::string> Fill(const Text& text, RuledRow* row);
   static Status ApplyOne(const Rule& rule, RuledRow* row);
 
-  formats::RowValues<Rule> rows_{"rule"};
+  formats::RowValues<Rule> rows_{"rule"}, columns_{"column"};
+  std::set<std::string> names_;  // that rules may read, beside keys of jobs and frameworks
 };
 
 }  // namespace orrery::search

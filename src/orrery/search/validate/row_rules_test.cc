@@ -54,6 +54,20 @@ TEST(RowRules, SearchANumber) {
   EXPECT_EQ(Map(kGpt175, {}, tables).error, "found 6");
 }
 
+// A column that is not built in, and what it means, in one row.
+TEST(RowRules, AColumnMayBeOne) {
+  constexpr std::string_view kRow =
+      "half_batch: {type: integer, set: {training.micro_batch: $half_batch / 2}, said: 'half of "
+      "{$half_batch}', source: s}\n";
+  RowTables tables = BuiltInRowTables();
+  ASSERT_TRUE(tables.columns.Add(kRow, "columns.yaml").ok());
+  ASSERT_TRUE(tables.rules.AddColumns(kRow, "columns.yaml").ok());
+  const Mapped m = Map(kGpt175, {{"micro_batch", ""}, {"half_batch", "4"}}, tables);
+  ASSERT_EQ(m.error, "");
+  EXPECT_EQ(m.run.plan.batch.micro_batch, 2);
+  EXPECT_THAT(m.assumed, Contains("half of 4"));
+}
+
 TEST(RowRules, MistakesAreNamed) {
   EXPECT_THAT(RulesError("a: {if: $seq_lenn > 1, said: x, source: s}\n"),
               HasSubstr("unknown name 'seq_lenn'; did you mean 'seq_len'"));

@@ -22,21 +22,29 @@ Result<std::shared_ptr<const RowTables>> ReadRowTables(std::span<const std::stri
   auto tables = std::make_shared<RowTables>();
   ORRERY_ASSIGN_OR_RETURN(tables->data, job::ReadData(folders));  // and checks the files' names
   for (const std::string& folder : folders) {
-    const auto add = [&](const char* name, auto* table) -> Status {
+    const auto read = [&](const char* name, const auto& add) -> Status {
       const std::string path = fmt::format("{}/{}", folder, name);
       std::error_code error;
       if (!std::filesystem::exists(path, error)) return {};
       ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostBytes));
-      return table->Add(text, path);
+      return add(text, path);
     };
-    ORRERY_RETURN_IF_ERROR(add("columns.yaml", &tables->columns));
-    ORRERY_RETURN_IF_ERROR(add("framework_names.yaml", &tables->frameworks));
-    ORRERY_RETURN_IF_ERROR(add("model_names.yaml", &tables->models));
-    ORRERY_RETURN_IF_ERROR(add("words.yaml", &tables->words));
-    ORRERY_RETURN_IF_ERROR(add("release_recipes.yaml", &tables->recipes));
-    ORRERY_RETURN_IF_ERROR(add("row_rules.yaml", &tables->rules));
-    ORRERY_RETURN_IF_ERROR(add("hosts.yaml", &tables->hosts));
-    ORRERY_RETURN_IF_ERROR(add("fabrics.yaml", &tables->fabrics));
+    const auto into = [](auto* table) {
+      return [table](const std::string& text, const std::string& path) {
+        return table->Add(text, path);
+      };
+    };
+    ORRERY_RETURN_IF_ERROR(read("columns.yaml", into(&tables->columns)));
+    ORRERY_RETURN_IF_ERROR(read("columns.yaml", [&](const auto& text, const auto& path) {
+      return tables->rules.AddColumns(text, path);
+    }));
+    ORRERY_RETURN_IF_ERROR(read("framework_names.yaml", into(&tables->frameworks)));
+    ORRERY_RETURN_IF_ERROR(read("model_names.yaml", into(&tables->models)));
+    ORRERY_RETURN_IF_ERROR(read("words.yaml", into(&tables->words)));
+    ORRERY_RETURN_IF_ERROR(read("release_recipes.yaml", into(&tables->recipes)));
+    ORRERY_RETURN_IF_ERROR(read("row_rules.yaml", into(&tables->rules)));
+    ORRERY_RETURN_IF_ERROR(read("hosts.yaml", into(&tables->hosts)));
+    ORRERY_RETURN_IF_ERROR(read("fabrics.yaml", into(&tables->fabrics)));
   }
   return std::shared_ptr<const RowTables>(std::move(tables));
 }

@@ -70,7 +70,7 @@ inline Mapped Map(const Cells& row_cells, const Cells& changes = {},
   }
   const auto table = formats::CsvTable::Parse(header + "\n" + row + "\n", "t.csv");
   EXPECT_TRUE(table.ok()) << table.status().message();
-  const auto measured = Columns::BuiltIn().ReadAs(TableKind::kTraining, *table);
+  const auto measured = tables.columns.ReadAs(TableKind::kTraining, *table);
   EXPECT_TRUE(measured.ok()) << measured.status().message();
   const Configuration configuration(*measured, 0);
   Mapped out;

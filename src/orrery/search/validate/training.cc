@@ -30,26 +30,23 @@ std::string ArchName(cluster::Arch arch) {
   constexpr std::array<std::string_view, 4> kNames = {"volta", "ampere", "hopper", "blackwell"};
   return std::string(kNames[static_cast<std::size_t>(arch)]);
 }
-constexpr std::array<Fact, 8> kFacts = {{
+constexpr std::array<Fact, 4> kFacts = {{
     {"label", [](const Mapping& m) { return std::string(m.rule.label); }},
+    {"known", [](const Mapping& m) { return m.out->preset; }},
     {"cluster.gpus_per_node",
      [](const Mapping& m) { return std::to_string(m.out->cluster.gpus_per_node); }},
     {"cluster.arch", [](const Mapping& m) { return ArchName(m.out->cluster.device.arch); }},
-    {"model.layers", [](const Mapping& m) { return std::to_string(m.out->model.layers); }},
-    {"model.mtp_layers", [](const Mapping& m) { return std::to_string(m.out->model.mtp_layers); }},
-    {"model.experts", [](const Mapping& m) { return std::to_string(m.out->model.experts.count); }},
-    {"model.expert_latent",
-     [](const Mapping& m) { return std::to_string(m.out->model.experts.latent); }},
-    {"model.expert_ffn_hidden",
-     [](const Mapping& m) { return std::to_string(m.out->model.experts.ffn_hidden); }},
 }};
-constexpr std::string_view kTrial = "trial", kCutFits = "cut_fits";
+constexpr std::string_view kTrial = "trial", kCutFits = "cut_fits", kModelOf = "model.";
 
 class TrainingRow final : public RuledRow {
  public:
   TrainingRow(const Mapping& m, std::int64_t micro_batch) : m_(m) {
     values_.emplace(kTrial, std::to_string(micro_batch));
   }
+
+  // What is known of the model is no longer so.
+  void ForgetModel() { tree_.reset(); }
 
   std::string_view Said(std::string_view name) const {
     const auto at = values_.find(name);
@@ -67,11 +64,10 @@ class TrainingRow final : public RuledRow {
   }
 
   Status Set(const std::string& name, const std::string& value) override {
-    constexpr std::string_view kModel = "model.";
     if (name.find('.') == std::string::npos) {
       values_[name] = value;
-    } else if (name.starts_with(kModel)) {
-      return SetModel(name.substr(kModel.size()), value);
+    } else if (name.starts_with(kModelOf)) {
+      return SetModel(name.substr(kModelOf.size()), value);
     } else {
       formats::Node node;
       node.kind = formats::Node::Kind::kScalar;
@@ -97,6 +93,10 @@ class TrainingRow final : public RuledRow {
     if (text.starts_with(kChoicesOf)) {
       return std::string((*job::FindKey(text.substr(kChoicesOf.size())))->choices);
     }
+    if (text.starts_with(kModelOf)) {
+      const formats::Node* const key = ModelTree().root.Find(text.substr(kModelOf.size()));
+      return key == nullptr ? "" : key->text;
+    }
     if (name.find('.') != std::string::npos) return std::string(m_.job().Text(name));
     const formats::Section& own = m_.release.own;
     if (const Option* const option = FindOption(own.table().options, name)) {
@@ -109,25 +109,31 @@ class TrainingRow final : public RuledRow {
   // Whether the rule $cut shares the layers out over $chunks.
   bool CutFits() const {
     const auto chunks = ParseInteger(Said("chunks"));
-    const std::string_view cut = Said("cut");
-    return chunks.ok() && !cut.empty() &&
-           !workload::CutLayers(job::Choose(workload::kStageCuts, cut), m_.out->model.layers,
-                                *chunks)
-                .empty();
+    const auto cut = job::Find(workload::kStageCuts, Said("cut"));
+    return chunks.ok() && *chunks > 0 && cut &&
+           !workload::CutLayers(*cut, m_.out->model.layers, *chunks).empty();
   }
 
   Status SetModel(const std::string& key, const std::string& value) {
     const OptionTable& options = workload::ModelOptions();
     formats::Section keys(options);
-    ORRERY_ASSIGN_OR_RETURN(OptionValue read,
-                            ParseOption(*FindOption(options.options, key), value));
-    keys.Set(key, std::move(read), "data/row_rules.yaml");
+    auto read = ParseOption(*FindOption(options.options, key), value);
+    if (!read.ok()) return std::move(read).TakeStatus().In(fmt::format("model.{}", key));
+    keys.Set(key, *std::move(read), "a rule");
     workload::ApplyModelKeys(keys, true, &m_.out->model);
+    ForgetModel();
     return {};
+  }
+
+  // The model as a job file has it.
+  const formats::Document& ModelTree() const {
+    if (!tree_) tree_ = *formats::ParseJson(job::ModelText(m_.out->model, nullptr), "model");
+    return *tree_;
   }
 
   const Mapping& m_;
   std::map<std::string, std::string, std::less<>> values_;  // names that rules set
+  mutable std::optional<formats::Document> tree_;           // ModelTree()
 };
 
 void SayRelease(const Mapping& m) {
@@ -189,10 +195,11 @@ Result<RowDraft> MapTraining(const Configuration& row, Assumed* assumed, std::in
   for (const formats::Field& field : m.release.job) out.job.Set(field.key, field.value);
   SetKeys(m, false);
   ORRERY_RETURN_IF_ERROR(CheckStated(row));
-  ORRERY_RETURN_IF_ERROR(MapModel(m));
-  ORRERY_ASSIGN_OR_RETURN(out.cluster, MapTrainingMachine(row, tables, assumed));
   TrainingRow ruled(m, micro_batch);
-  ORRERY_RETURN_IF_ERROR(tables.rules.Apply(&ruled));
+  ORRERY_RETURN_IF_ERROR(MapModel(m, &ruled));
+  ORRERY_ASSIGN_OR_RETURN(out.cluster, MapTrainingMachine(row, tables, assumed));
+  ruled.ForgetModel();
+  ORRERY_RETURN_IF_ERROR(tables.rules.Apply(RowRules::Of::kPlan, &ruled));
   out.open_micro_batch = ruled.Said("open_micro_batch") == "true";
   out.meter = ruled.Said("meter");
   ORRERY_RETURN_IF_ERROR(WriteModelAndCluster(m));
