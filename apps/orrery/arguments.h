@@ -12,6 +12,8 @@
 
 namespace orrery::app {
 
+inline constexpr std::int64_t kLargestResult = std::int64_t{1} << 30;  // bytes of its JSON
+
 struct NamedFile {
   std::string_view option;  // "--json", "JOB"
   std::string path;         // empty: not given

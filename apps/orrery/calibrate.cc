@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,10 +21,14 @@ namespace {
 
 constexpr std::int64_t kLargestLog = std::int64_t{64} << 20;
 
-// What the constants in their ranges leave this far off is no matter of constants.
+// A prediction that is off by more than this factor after the fit has another cause than the
+// constants, whose ranges are narrower.
 constexpr double kExplained = 2;
+// Of a run: the share of the gap from which on the rest is not worth a word.
+constexpr double kMostOfTheGap = 0.8;
+constexpr double kNoGap = 0.01;  // of the measured time
 
-// Empty where all is explained.
+// The warning about such predictions; empty where there are none.
 std::string Unexplained(const search::Calibration& c) {
   std::size_t worst = 0, count = 0;
   double most = kExplained;
@@ -41,6 +47,27 @@ std::string Unexplained(const search::Calibration& c) {
       count, c.measured.size(), kExplained, Printable(c.what[worst], 60), most);
 }
 
+// Of a measured run: how much of the gap the constants took. They move little: the rows that they
+// were fitted to hold them within their spreads, and one step time says little against those.
+std::string ShareOfTheGap(const search::Calibration& c) {
+  const double gap = c.measured.front() - c.predicted_before.front();
+  const double taken = c.predicted_after.front() - c.predicted_before.front();
+  const double share = gap == 0 ? 1 : taken / gap;
+  if (share > kMostOfTheGap || std::abs(gap) < kNoGap * c.measured.front()) return "";
+  return fmt::format(
+      "\n  Measured {}, predicted {} before and {} after: {:.0f} % of the gap. The measured runs "
+      "that "
+      "the constants\n  were fitted to leave them no more room, so the rest has another cause: a "
+      "setting of the run that the\n  job file has otherwise (release, recompute, sequence length, "
+      "micro-batch), clocks below the preset's\n  (nvidia-smi -q -d CLOCK,PERFORMANCE), the input "
+      "pipeline, or the network ('orrery calibrate nccl-tests').\n  Measured over predicted is "
+      "{:.3f}; "
+      "it is not applied to predictions.\n",
+      HumanSeconds(c.measured.front()), HumanSeconds(c.predicted_before.front()),
+      HumanSeconds(c.predicted_after.front()), std::max(0.0, share) * 100,
+      c.measured.front() / c.predicted_after.front());
+}
+
 class CalibrateVerb final : public Verb {
  public:
   std::string_view name() const override { return "calibrate"; }
@@ -50,7 +77,7 @@ class CalibrateVerb final : public Verb {
            "  orrery calibrate run job.yaml --step-time 1.83s --out job.json\n";
   }
   std::string_view description() const override {
-    return "move the constants to what you measured: nccl-tests logs, kernels, a run";
+    return "fit the constants to your measurements: nccl-tests logs, kernels, a run";
   }
 
   void Declare(CLI::App* app) override {
@@ -109,7 +136,9 @@ class CalibrateVerb final : public Verb {
     if (!out_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(out_, json));
     const std::string warning = Unexplained(calibration);
     if (!warning.empty()) session->Note("orrery: " + warning);
-    return session->Answer(json_, json, search::ToText(calibration));
+    std::string text = search::ToText(calibration);
+    if (run_->parsed()) text += ShareOfTheGap(calibration);
+    return session->Answer(json_, json, text);
   }
 
  private:

@@ -32,9 +32,8 @@ class CompareVerb final : public Verb {
 
   Status Run(Session* session) override {
     ORRERY_RETURN_IF_ERROR(CheckFiles({{"A", a_}, {"B", b_}}, {{"--json", json_}}));
-    constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
-    ORRERY_ASSIGN_OR_RETURN(const std::string a, ReadFile(a_, kMostBytes));
-    ORRERY_ASSIGN_OR_RETURN(const std::string b, ReadFile(b_, kMostBytes));
+    ORRERY_ASSIGN_OR_RETURN(const std::string a, ReadFile(a_, kLargestResult));
+    ORRERY_ASSIGN_OR_RETURN(const std::string b, ReadFile(b_, kLargestResult));
     WatchOutput(json_);
     ORRERY_ASSIGN_OR_RETURN(results::Comparison comparison,
                             results::Compare(a, Printable(a_), b, Printable(b_)));

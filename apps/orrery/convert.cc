@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -28,7 +29,7 @@ class ConvertVerb final : public Verb {
            "  orrery convert trace.graph -o trace.goal --cluster h100-ib-400g\n";
   }
   std::string_view description() const override {
-    return "write a job or a trace in another trace format, and say what is lost";
+    return "write a job or a trace in another trace format, and say what the format cannot express";
   }
 
   void Declare(CLI::App* app) override {
@@ -53,7 +54,8 @@ class ConvertVerb final : public Verb {
     app->add_option("--iterations", iterations_,
                     "Steps of a job that repeats, where the format has no repeats (default 1)")
         ->transform(WholeIn(1, 100));
-    app->add_option("--json", json_, "Write what was lost as JSON to FILE, or to stdout (-)");
+    app->add_option("--json", json_,
+                    "Write what the format cannot express as JSON to FILE, or to stdout (-)");
     std::string footer = "Formats that can be written:\n";
     for (const job::Writer& w : job::Writers()) {
       footer += fmt::format("  {:<12} {:<8} {}\n", w.name, w.ending, w.description);
@@ -119,6 +121,7 @@ class ConvertVerb final : public Verb {
       return InvalidInput(
           "--cluster and --nodes say where a trace runs; a job says so itself (--set cluster.…)");
     }
+    ORRERY_RETURN_IF_ERROR(job::CheckNoTrace(job::OpenTrace(inputs_)));
     ORRERY_ASSIGN_OR_RETURN(const FileKind kind, SniffInput(inputs_[0]));
     if (kind == FileKind::kRecipe) {
       return InvalidInput("{} is a recipe: 'orrery import' makes a job of it, which convert takes",

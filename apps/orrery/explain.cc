@@ -34,8 +34,7 @@ class ExplainVerb final : public Verb {
 
   Status Run(Session* session) override {
     ORRERY_RETURN_IF_ERROR(CheckFiles({{"RESULT", input_}}, {{"--json", json_}}));
-    constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
-    ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(input_, kMostBytes));
+    ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(input_, kLargestResult));
     ORRERY_ASSIGN_OR_RETURN(
         search::Explainer explainer,
         search::Explainer::Create(text, Printable(input_), Session::MeasuredDatabase()));

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "arguments.h"
@@ -25,12 +27,13 @@ std::size_t Count(const Imported& imported, std::string_view name) {
       imported.uses, [&](const Use& use) { return recipes::Name(use.effect) == name; }));
 }
 
-// "# " before every line, none longer than a screen is wide.
+// `text` as lines of a YAML comment, none of more than kWidth characters where it has spaces.
 void Comment(std::string_view text, std::string* out) {
+  constexpr std::size_t kWidth = 100;
   while (!text.empty()) {
     std::size_t end = text.size();
-    if (end > 100) {
-      end = text.rfind(' ', 100);
+    if (end > kWidth) {
+      end = text.rfind(' ', kWidth);
       if (end == std::string_view::npos) end = std::min(text.find(' '), text.size());
     }
     *out += fmt::format("# {}\n", text.substr(0, end));
@@ -39,14 +42,17 @@ void Comment(std::string_view text, std::string* out) {
 }
 
 // What became of the arguments, before the job's first line.
-std::string Header(const Imported& imported, const std::string& files) {
+std::string Header(const Imported& imported, const std::vector<std::string>& files) {
+  std::vector<std::string> names;  // which may hold line breaks, and those would end a comment
+  for (const std::string& file : files) names.push_back(Printable(file));
   std::string text;
-  Comment(fmt::format(
-              "From {} by 'orrery import': {} arguments, {} of them below, {} without effect "
-              "on what is predicted, {} left out.",
-              files, imported.uses.size(), Count(imported, "mapped") + Count(imported, "assumed"),
-              Count(imported, "without effect"), Count(imported, "left out")),
-          &text);
+  Comment(
+      fmt::format("From {} by 'orrery import': {} arguments, {} of them below, {} without effect "
+                  "on what is predicted, {} left out.",
+                  fmt::join(names, ", "), imported.uses.size(),
+                  Count(imported, "mapped") + Count(imported, "assumed"),
+                  Count(imported, "without effect"), Count(imported, "left out")),
+      &text);
   std::map<std::string, std::vector<std::string>> inert;
   for (const Use& use : imported.uses) {
     if (use.effect == Effect::kInert) inert[use.why].push_back(Printable(use.argument, 80));
@@ -89,8 +95,7 @@ class ImportVerb final : public Verb {
     ORRERY_ASSIGN_OR_RETURN(recipes::Options options, recipe_.Resolve());
     options.folder = std::filesystem::path(output_).parent_path().string();
     ORRERY_ASSIGN_OR_RETURN(const Imported imported, recipes::Import(files_, options));
-    const std::string text =
-        Header(imported, fmt::format("{}", fmt::join(files_, ", "))) + imported.job_text;
+    const std::string text = Header(imported, files_) + imported.job_text;
     if (!output_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(output_, text));
     const job::Workload& workload = imported.job.workloads.front();
     session->Note(fmt::format(

@@ -2,6 +2,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -28,17 +30,16 @@ namespace orrery::app {
 namespace {
 
 constexpr std::int64_t kLargestFile = std::int64_t{4} << 30;
-constexpr std::int64_t kLargestJson = std::int64_t{1} << 30;  // a result's
-constexpr std::int64_t kLargestText = 4 << 20;                // a recipe's
+constexpr std::int64_t kLargestText = 4 << 20;  // a recipe's
 
-// What is read of a file that begins so.
+// How many bytes are read at most of a file that begins so.
 std::int64_t LimitOf(std::string_view start) {
   const FileKind kind = SniffStart(start);
   if (kind == FileKind::kTopology) return cluster::kTopologyBytes;
   if (kind != FileKind::kUnknown) return kLargestFile;
   const std::size_t first = start.find_first_not_of(" \t\r\n");
   const bool json = first == std::string_view::npos || start[first] == '{';
-  return json ? kLargestJson : kLargestText;
+  return json ? kLargestResult : kLargestText;
 }
 
 class InspectVerb final : public Verb {
@@ -50,7 +51,7 @@ class InspectVerb final : public Verb {
            "  orrery inspect trace.goal\n";
   }
   std::string_view description() const override {
-    return "say what a file is and what it holds; draw a topology";
+    return "show what a file contains; draw a topology";
   }
   void Declare(CLI::App* app) override {
     app->add_option(
@@ -87,13 +88,10 @@ class InspectVerb final : public Verb {
       ORRERY_ASSIGN_OR_RETURN(text, ReadFile(path_, limit));
       kind = recipes::Sniff(text, path_) != nullptr ? FileKind::kRecipe : Sniff(text);
     }
-    if (nodes_ > 0 || !svg_.empty() || !dot_.empty()) {
+    if (WantsCluster()) {
       if (kind == FileKind::kJob) kind = FileKind::kCluster;  // of the job
       if (kind != FileKind::kCluster && kind != FileKind::kTopology && kind != FileKind::kUnknown) {
-        return InvalidInput(
-            "'{}' is no cluster ({}); --nodes, --svg and --dot are for clusters, topologies and "
-            "jobs",
-            Printable(path_), Name(kind));
+        return NoCluster(Name(kind));
       }
     }
     if (kind == FileKind::kSnapshot) {
@@ -105,6 +103,13 @@ class InspectVerb final : public Verb {
   }
 
  private:
+  bool WantsCluster() const { return nodes_ > 0 || !svg_.empty() || !dot_.empty(); }
+  Status NoCluster(std::string_view kind) const {
+    return InvalidInput(
+        "'{}' is no cluster ({}); --nodes, --svg and --dot are for clusters, topologies and jobs",
+        Printable(path_), kind);
+  }
+
   Status Answer(Session* session, std::string_view kind, const job::Facts& facts,
                 std::span<const job::FactTable> tables) const {
     results::TextTable table;
@@ -141,12 +146,7 @@ class InspectVerb final : public Verb {
   // A graph, or what an importer makes one of.
   Status InspectTrace(Session* session, const job::Importer& importer,
                       const job::TraceFiles& files) const {
-    if (nodes_ > 0 || !svg_.empty() || !dot_.empty()) {
-      return InvalidInput(
-          "'{}' is no cluster ({}); --nodes, --svg and --dot are for clusters, topologies and "
-          "jobs",
-          Printable(path_), importer.description);
-    }
+    if (WantsCluster()) return NoCluster(importer.description);
     ORRERY_ASSIGN_OR_RETURN(const formats::Section options, job::ReadImporterKeys(importer, set_));
     ORRERY_ASSIGN_OR_RETURN(const job::ImportedTrace trace,
                             importer.read(files, {.options = &options}));
@@ -176,7 +176,8 @@ class InspectVerb final : public Verb {
                           {"open it at", "ui.perfetto.dev"}};
       case FileKind::kSweep:
       case FileKind::kPlan:
-        return job::Facts{{"use", std::string(Takers(kind))}};
+      case FileKind::kAnswer:
+        return job::Facts{{"use", std::string(Uses(kind))}};
       case FileKind::kRecipe:
         return job::Facts{
             {"recipe", std::string(recipes::Sniff(text, path_)->description)},

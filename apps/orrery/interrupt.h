@@ -1,6 +1,6 @@
-// Signals: Ctrl-C ends the process at once with status 130, a broken invariant and memory that is
-// used up where nobody can handle it with 3. What was
-// being written is removed; files that stood before are whole (base/file.h).
+// How the process ends early: Ctrl-C, SIGTERM or a hang-up end it at once with status 128 plus the
+// signal's number (130 for Ctrl-C), a broken invariant or used-up memory with 3. What was being
+// written is removed; files that stood before are whole (base/file.h).
 #pragma once
 
 #include <atomic>
@@ -14,14 +14,15 @@ void InstallSignalHandlers(bool json);
 // Says so and ends the process with status 3.
 [[noreturn]] void EndOutOfMemory();
 
-// A file that this call may be writing; its temporary file is removed when interrupted. At most 4.
+// A file that this call may be writing; its temporary file is removed when interrupted. At most 4;
+// further ones are not watched.
 void WatchOutput(const std::string& path);
 
 // What stderr says in place of "nothing was written": where a verb keeps what is done so far.
 void SayWhenInterrupted(const std::string& text);
 
 // For a verb that ends by itself with what it has: the first interrupt sets the flag, a second one
-// ends the process as ever.
+// ends the process at once.
 const std::atomic<bool>* StopWhenInterrupted();
 
 }  // namespace orrery::app

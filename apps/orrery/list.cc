@@ -18,6 +18,7 @@
 #include "orrery/results/table.h"
 #include "orrery/search/validate/row_tables.h"
 #include "orrery/traffic/flows.h"
+#include "orrery/workload/families/family.h"
 #include "orrery/workload/model.h"
 #include "orrery/workload/plan.h"
 #include "orrery/workload/schedules/patterns.h"
@@ -107,9 +108,7 @@ constexpr std::array<FormatRow, 32> kFormats = {{
      "convert"},
     {"mpi",
      "Traces of MPI programs by liballprof or DUMPI, a text file a rank (docs/formats/mpi.md): "
-     "simulate on "
-     "any "
-     "network, inspect, convert"},
+     "simulate on any network, inspect, convert"},
     {"pattern",
      "A communication pattern by name (docs/formats/pattern.md): simulate on any network, inspect, "
      "convert"},
@@ -140,8 +139,7 @@ constexpr std::array<FormatRow, 32> kFormats = {{
      "simulate, inspect, convert"},
     {"nccl",
      "NCCL's log of calls, or its inspector's records (docs/formats/pytorch.md): simulate, "
-     "inspect, "
-     "convert"},
+     "inspect, convert"},
     {"result", "Orrery's result, JSON, orrery.result/1 (docs/formats/result.md): write, inspect"},
     {"schedule", "A pipeline schedule of one's own (docs/formats/schedule.md): read"},
     {"connection-matrix", "htsim's .cm, flows of 'orrery traffic' (docs/traffic.md): read"},
@@ -152,14 +150,29 @@ constexpr std::array<FormatRow, 32> kFormats = {{
     {"pftrace", "Perfetto timeline, open at ui.perfetto.dev: write"},
 }};
 
+// Of Hugging Face's config.json: those that are read, then those that are refused.
+std::vector<Entry> ModelTypeEntries(const workload::families::Families& families) {
+  std::vector<Entry> entries;
+  for (const bool read : {true, false}) {
+    for (const workload::families::Family& family : families.all()) {
+      if (family.not_modelled.empty() == read) {
+        entries.emplace_back(family.type, family.description);
+      }
+    }
+  }
+  return entries;
+}
+
 using Tables = search::RowTables;
 
 struct Kind {
   std::string_view name;
   std::vector<Entry> (*entries)(const Tables& tables);
 };
-constexpr std::array<Kind, 18> kKinds = {{
+constexpr std::array<Kind, 19> kKinds = {{
     {"models", [](const Tables& tables) { return Entries(tables.data->models.list()); }},
+    {"model-types",
+     [](const Tables& tables) { return ModelTypeEntries(tables.data->models.families()); }},
     {"clusters", [](const Tables& tables) { return Entries(tables.data->clusters.clusters()); }},
     {"devices", [](const Tables& tables) { return Entries(tables.data->clusters.devices()); }},
     {"topologies", [](const Tables&) { return Entries(cluster::Topologies()); }},
@@ -194,7 +207,8 @@ class ListVerb final : public Verb {
   void Declare(CLI::App* app) override {
     app->add_option(
            "KIND", kind_,
-           "models, clusters, devices, topologies, pcie-trees, networks, congestion-controls, "
+           "models, model-types (of Hugging Face's config.json), clusters, devices, topologies, "
+           "pcie-trees, networks, congestion-controls, "
            "load-balancing, schedules, frameworks, formats, recipes, columns (of measured runs), "
            "patterns, schedule-patterns, flow-sizes, nccl-variables (without effect) or constants")
         ->required();

@@ -9,6 +9,9 @@
 #include <exception>
 #include <iostream>
 #include <new>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "interrupt.h"
 #include "orrery/base/suggest.h"
@@ -45,7 +48,9 @@ Status CheckExtras(const CLI::App& app, const std::string& command) {
       return InvalidInput("{}",
                           UnknownName("command of '" + command + "'", Printable(word), valid));
     }
-    return InvalidInput("'{}' takes no further argument '{}'", command, Printable(word));
+    const bool key = word.find('=') != std::string::npos;
+    return InvalidInput("'{}' takes no further argument '{}'{}", command, Printable(word),
+                        key ? "; each key needs its option before it, as in --set KEY=VALUE" : "");
   }
   const std::string name = word.substr(0, word.find('='));
   std::vector<std::string> texts;
@@ -60,11 +65,9 @@ Status CheckExtras(const CLI::App& app, const std::string& command) {
 // many, so the option comes first.
 Status Misuse(CLI::App* app, const CLI::ParseError& error) {
   CLI::App* given = Given(app);
-  const std::string command =
-      given == app ? "orrery"
-      : given->get_parent() == app
-          ? "orrery " + given->get_name()
-          : "orrery " + given->get_parent()->get_name() + " " + given->get_name();
+  std::string command = "orrery";
+  if (given != app && given->get_parent() != app) command += " " + given->get_parent()->get_name();
+  if (given != app) command += " " + given->get_name();
   const std::vector<std::string> extras = given->remaining();
   if (given != app && !extras.empty() && extras.front().starts_with("-")) {
     ORRERY_RETURN_IF_ERROR(CheckExtras(*given, command));
@@ -109,6 +112,10 @@ Status Dispatch(CLI::App* app, const std::vector<std::unique_ptr<Verb>>& verbs, 
     const CLI::App* chosen = app->get_subcommand(std::string(verb->name()));
     if (!chosen->parsed()) continue;
     const std::vector<std::string> before = app->remaining();
+    if (!before.empty() && chosen->get_prefix_command() && chosen->remaining().empty()) {
+      return InvalidInput("its options come first: 'orrery {} --world-size N -- {} …'",
+                          verb->name(), Printable(before.front()));
+    }
     if (!before.empty()) {
       return InvalidInput("'{}' stands before the command; write 'orrery {} … {}'",
                           Printable(before.front()), verb->name(), Printable(before.front()));
@@ -121,7 +128,7 @@ Status Dispatch(CLI::App* app, const std::vector<std::unique_ptr<Verb>>& verbs, 
             CheckExtras(*given, fmt::format("orrery {} {}", verb->name(), given->get_name())));
       }
     }
-    return OfAnotherKind(verb->Run(session), verb->reads());
+    return ExplainWrongKind(verb->Run(session), verb->reads());
   }
   const std::vector<std::string> extras = app->remaining();
   if (extras.empty()) {
@@ -146,7 +153,7 @@ int Run(int argc, char** argv, Session* session) {
   app.allow_extras();
   app.require_subcommand(0, 1);  // an argument behind a command is none, whatever it is called
   app.footer(
-      "Exit status: 0 success; 1 the simulation says no (out of device memory, deadlock);\n"
+      "Exit status: 0 success; 1 the job cannot run (out of device memory, deadlock);\n"
       "2 bad input or usage; 3 out of memory, disk or quota, or an internal error;\n"
       "130 interrupted, 143 ended by SIGTERM, 129 by a hang-up.\n");
   const std::vector<std::unique_ptr<Verb>> verbs = AllVerbs();

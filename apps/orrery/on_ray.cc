@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 
 #include "orrery/base/file.h"
 #include "run_python.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "orrery/base/status.h"
 #include "orrery/search/space/space.h"

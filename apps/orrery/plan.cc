@@ -1,9 +1,10 @@
 #include "orrery/search/plan/plan.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "arguments.h"
@@ -45,7 +46,7 @@ class PlanVerb final : public Verb {
         "throughput (default), cost, energy, goodput (tokens/s with failures) or memory; "
         "several joined by commas give a front");
     app->add_option("--top", top_, "How many plans to show; default: 5");
-    app->add_option("--set", set_, "key.path=value: as if the job file said so")
+    app->add_option("--set", set_, "key.path=value: overrides a key of the job file")
         ->allow_extra_args(false);
     app->add_option("--network", network_,
                     "Network back end ('orrery list networks'). One that sees links runs only the "
@@ -122,7 +123,8 @@ class PlanVerb final : public Verb {
 
   Status WritePlans(const search::OpenJob& open, const search::PlanResult& result,
                     const Session& session) const {
-    mkdir(folder_.c_str(), 0777);  // one that is there already is as good; others fail below
+    std::error_code error;  // where there is no folder then, writing says so
+    std::filesystem::create_directories(folder_, error);
     for (std::size_t i = 0; i < result.rows.size(); ++i) {
       const std::string base = fmt::format("{}/plan-{}", folder_, i + 1);
       ORRERY_ASSIGN_OR_RETURN(const std::string job, search::JobFileOf(open, result.rows[i].point));

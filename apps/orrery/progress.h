@@ -1,4 +1,5 @@
-// How far a long verb is, on stderr where that is a terminal: done, total and the time left.
+// How far a long verb is, on stderr where that is a terminal: done, total and the time left. For
+// one thread at a time.
 #pragma once
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "orrery/base/text.h"
@@ -18,7 +20,8 @@ class Progress {
 
   void Show(std::size_t done, std::size_t total) {
     const Clock::time_point now = Clock::now();
-    if (!shown_ || (now - last_ < std::chrono::milliseconds(200) && done < total)) return;
+    if (!shown_ || done == 0) return;
+    if (now - last_ < std::chrono::milliseconds(200) && done < total) return;
     last_ = now;
     const double spent_s = std::chrono::duration<double>(now - began_).count();
     const double left_s = spent_s / static_cast<double>(done) * static_cast<double>(total - done);

@@ -28,7 +28,7 @@ class QueueVerb final : public Verb {
            "  orrery queue queue.yaml --json queue.json\n";
   }
   std::string_view description() const override {
-    return "play a queue of jobs on one cluster: how long each waits, by order and placement";
+    return "simulate a queue of jobs on one cluster: how long each waits, by order and placement";
   }
 
   void Declare(CLI::App* app) override {

@@ -82,9 +82,7 @@ class SchemaVerb final : public Verb {
   Status Keys(Session* session) {
     const std::vector<const OptionTable*> tables = TablesOf(schema_);
     if (tables.empty()) {
-      return InvalidInput("--keys: {} has none; job, trace and traffic have",
-
-                          Printable(schema_));
+      return InvalidInput("--keys: {} has none; job, trace and traffic have", Printable(schema_));
     }
     if (!json_.empty()) {
       return InvalidInput("--json: the keys as JSON are 'orrery schema job --json'");

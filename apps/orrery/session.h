@@ -1,7 +1,7 @@
 // What one call of the command line shares: where output goes, and how it ends.
 //
 // Results go to stdout, everything else to stderr. With `--json -` stdout holds exactly one JSON
-// document, also on failure. Exit status: 0 success, 1 the simulation says no, 2 bad input or
+// document, also on failure. Exit status: 0 success, 1 the job cannot run, 2 bad input or
 // usage, 3 out of memory, disk or quota, or an internal error, 130 interrupted.
 #pragma once
 

@@ -19,8 +19,7 @@ struct Row {
 };
 constexpr std::string_view kAutomatic =
     "SimAI's automatic bus bandwidths are not had: give a table (-busbw FILE), or --cluster NAME "
-    "in "
-    "place of it for what NCCL would do there";
+    "in place of it for what NCCL would do there";
 constexpr Row kRows[] = {
     {"-w", "--workload", "", ""},
     {"-g", "--gpus", "--set simai.gpus=", ""},

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "arguments.h"
@@ -50,7 +53,7 @@ class SimulateVerb final : public Verb {
            "Folder of tables of your own: devices.yaml, models.yaml, … (docs/formats/data.md)")
         ->allow_extra_args(false);
     app->add_option("--network", network_, "Network back end ('orrery list networks')");
-    app->add_option("--set", set_, "key.path=value: as if the job file said so")
+    app->add_option("--set", set_, "key.path=value: overrides a key of the job file")
         ->allow_extra_args(false);
     app->add_option("--json", json_, "Write the result as JSON to FILE, or to stdout (-)");
     app->add_option("--timeline", timeline_, "Write a Perfetto timeline (open at ui.perfetto.dev)");
@@ -84,8 +87,9 @@ class SimulateVerb final : public Verb {
       if (app_->count(option) == 0) continue;
       return InvalidInput("{}: is for --format astra-sim", option);
     }
-    if (inputs_.empty())
+    if (inputs_.empty()) {
       return InvalidInput("JOB is missing; 'orrery simulate --help' says what it is");
+    }
     const job::TraceFiles files = job::OpenTrace(inputs_);
     input_ = inputs_.front();
     ORRERY_ASSIGN_OR_RETURN(const job::Importer* const importer, job::FindImporter(files, format_));
@@ -97,54 +101,80 @@ class SimulateVerb final : public Verb {
                                                    {"--timeline", timeline_},
                                                    {"--heat-map", heat_map_},
                                                    {"--csv", csv_}}));
-    FileKind kind = FileKind::kJob;
     const bool trace = importer != nullptr;
-    for (std::size_t i = 0; !trace && i < inputs_.size() && kind != FileKind::kRecipe; ++i) {
-      ORRERY_ASSIGN_OR_RETURN(const FileKind one, SniffInput(inputs_[i]));
-      if (i == 0 || one == FileKind::kRecipe) kind = one;  // a recipe may bring its model's file
-    }
-    if (!trace && inputs_.size() > 1 && kind != FileKind::kRecipe) {
-      return InvalidInput("{}: one job at a time, and {} is no trace", Printable(inputs_[1]),
-                          Printable(input_));
+    FileKind kind = FileKind::kJob;
+    if (!trace) {
+      ORRERY_ASSIGN_OR_RETURN(kind, JobOrRecipe());
     }
     job::ReadOptions read;
-    read.set = set_;
-    read.network = network_;
-    read.fold = !no_fold_;
-    read.tenants = true;
-    ORRERY_ASSIGN_OR_RETURN(const std::int64_t threads,
-                            WholeNumber("--threads", threads_, 1, 1024));
-    read.threads = static_cast<int>(threads);
-    if (seed_) {
-      constexpr std::int64_t kLargestSeed = std::int64_t{1} << 62;
-      ORRERY_ASSIGN_OR_RETURN(const std::int64_t seed,
-                              WholeNumber("--seed", *seed_, 0, kLargestSeed));
-      read.seed = static_cast<std::uint64_t>(seed);
-    }
+    ORRERY_RETURN_IF_ERROR(FillReadOptions(&read));
     if (!timeline_ranks_.empty() && timeline_.empty()) {
       return InvalidInput("--timeline-ranks needs --timeline FILE");
     }
-    if (kind != FileKind::kRecipe) {
-      for (const char* option : {"--cluster", "--nodes", "--gpus", "--model", "--from", "--env",
-                                 "--args", "--leave-out"}) {
-        const bool place =
-            option == std::string_view("--cluster") || option == std::string_view("--nodes");
-        if (app_->count(option) == 0 || (trace && place)) continue;
-        if (access(input_.c_str(), F_OK) != 0) {
-          return InvalidInput("'{}': no such file, and no trace '{}.0.et'", Printable(input_),
-                              Printable(input_));
-        }
-        return InvalidInput(
-            "{}: is for recipes of training frameworks; {} is none ('--set' "
-            "changes a key of a job)",
-            option, Printable(input_));
-      }
-    }
+    if (!trace && kind != FileKind::kRecipe) ORRERY_RETURN_IF_ERROR(job::CheckNoTrace(files));
+    if (kind != FileKind::kRecipe) ORRERY_RETURN_IF_ERROR(RefuseRecipeOptions(trace));
     if (trace) return RunTrace(session, *importer, files);
     if (!csv_.empty() || strict_) {
       return InvalidInput("{}: is for traces, and {} is none", strict_ ? "--strict" : "--csv",
                           Printable(input_));
     }
+    return RunJob(session, kind, std::move(read));
+  }
+
+  std::vector<Reading> reads() const override {
+    if (inputs_.empty()) return {};
+    return {{inputs_.front(),
+             {FileKind::kJob, FileKind::kCluster, FileKind::kRecipe, FileKind::kGoal,
+              FileKind::kTopology}}};
+  }
+
+ private:
+  // Whether what is no trace is a job or a recipe.
+  Result<FileKind> JobOrRecipe() const {
+    FileKind kind = FileKind::kJob;
+    for (std::size_t i = 0; i < inputs_.size() && kind != FileKind::kRecipe; ++i) {
+      ORRERY_ASSIGN_OR_RETURN(const FileKind one, SniffInput(inputs_[i]));
+      if (i == 0 || one == FileKind::kRecipe) kind = one;  // a recipe may bring its model's file
+    }
+    if (inputs_.size() > 1 && kind != FileKind::kRecipe) {
+      return InvalidInput("{}: one job at a time, and {} is no trace", Printable(inputs_[1]),
+                          Printable(input_));
+    }
+    return kind;
+  }
+
+  Status FillReadOptions(job::ReadOptions* read) const {
+    read->set = set_;
+    read->network = network_;
+    read->fold = !no_fold_;
+    read->tenants = true;
+    ORRERY_ASSIGN_OR_RETURN(const std::int64_t threads,
+                            WholeNumber("--threads", threads_, 1, 1024));
+    read->threads = static_cast<int>(threads);
+    if (seed_) {
+      constexpr std::int64_t kLargestSeed = std::int64_t{1} << 62;
+      ORRERY_ASSIGN_OR_RETURN(const std::int64_t seed,
+                              WholeNumber("--seed", *seed_, 0, kLargestSeed));
+      read->seed = static_cast<std::uint64_t>(seed);
+    }
+    return {};
+  }
+
+  // For all that is no recipe; a trace takes some of them.
+  Status RefuseRecipeOptions(bool trace) const {
+    for (const std::string_view option : {"--cluster", "--nodes", "--gpus", "--model", "--from",
+                                          "--env", "--args", "--leave-out"}) {
+      const bool place = option == "--cluster" || option == "--nodes";
+      if (app_->count(std::string(option)) == 0 || (trace && place)) continue;
+      return InvalidInput(
+          "{}: is for recipes of training frameworks; {} is none ('--set' "
+          "changes a key of a job)",
+          option, Printable(input_));
+    }
+    return {};
+  }
+
+  Status RunJob(Session* session, FileKind kind, job::ReadOptions read) {
     if (!calibration_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(read.constants, search::ReadCalibration(calibration_));
     }
@@ -167,9 +197,7 @@ class SimulateVerb final : public Verb {
     ORRERY_RETURN_IF_ERROR(
         session->Answer(json_, results::ToJson(result),
                         results::Report(result, {.color = session->color(), .full = full_})));
-    if (!timeline_.empty()) {
-      session->Note(fmt::format("timeline: {} (open it at ui.perfetto.dev)", Printable(timeline_)));
-    }
+    NoteTimeline(session);
     if (result.out_of_memory()) {
       return Infeasible("out of device memory: {} does not fit {} GPUs; the report says where",
                         Printable(input_), HumanBytes(job.cluster.device.memory_bytes));
@@ -177,16 +205,13 @@ class SimulateVerb final : public Verb {
     return {};
   }
 
-  std::vector<Reading> reads() const override {
-    if (inputs_.empty()) return {};
-    return {{inputs_.front(),
-             {FileKind::kJob, FileKind::kCluster, FileKind::kRecipe, FileKind::kGoal,
-              FileKind::kTopology}}};
+  void NoteTimeline(Session* session) const {
+    if (timeline_.empty()) return;
+    session->Note(fmt::format("timeline: {} (open it at ui.perfetto.dev)", Printable(timeline_)));
   }
 
- private:
-  // What one change would bring, for a reader's report: it costs a few more runs. That it could not
-  // be tried is no error of the run.
+  // What one change of the job would bring, for the report on the terminal: it costs a few more
+  // runs. Where none could be tried the report goes without.
   void AddAdvice(const job::ReadOptions& read, results::RunResult* result) const {
     if (no_advice_ || !json_.empty() || result->jobs.size() != 1 || result->sharing) return;
     const Result<search::Template> base =
@@ -232,12 +257,11 @@ class SimulateVerb final : public Verb {
     options.constants = &constants;
     WatchOutput(json_);
     WatchOutput(timeline_);
+    WatchOutput(csv_);
     ORRERY_ASSIGN_OR_RETURN(const results::TraceResult result,
                             job::SimulateTrace(importer, files, options));
     ORRERY_RETURN_IF_ERROR(AnswerTrace(session, result));
-    if (!timeline_.empty()) {
-      session->Note(fmt::format("timeline: {} (open it at ui.perfetto.dev)", Printable(timeline_)));
-    }
+    NoteTimeline(session);
     if (result.out_of_memory()) {
       return Infeasible("out of device memory: {} does not fit; the report says where",
                         Printable(input_));

@@ -39,6 +39,7 @@ FileKind SniffTree(const formats::Node& root) {
     if (schema->text.starts_with("orrery.result/")) return FileKind::kResult;
     if (schema->text.starts_with("orrery.sweep/")) return FileKind::kSweep;
     if (schema->text.starts_with("orrery.plan/")) return FileKind::kPlan;
+    if (schema->text.starts_with("orrery.")) return FileKind::kAnswer;
   }
   if (root.Find("model_type") != nullptr) return FileKind::kModel;
   if (ReadsLikeJob(root)) return FileKind::kJob;
@@ -63,7 +64,7 @@ std::string Beginning(const std::string& path, std::size_t bytes) {
 
 }  // namespace
 
-std::string_view Takers(FileKind kind) {
+std::string_view Uses(FileKind kind) {
   switch (kind) {
     case FileKind::kJob:
       return "'orrery simulate' runs it, 'orrery plan' and 'orrery sweep' vary it";
@@ -87,15 +88,17 @@ std::string_view Takers(FileKind kind) {
       return "'orrery merge' reads it";
     case FileKind::kPlan:
       return "'orrery plan --write FOLDER' writes its plans as job files";
+    case FileKind::kAnswer:
+      return "it is for other programs";
     case FileKind::kUnknown:
       break;
   }
   return "";
 }
 
-Status OfAnotherKind(Status status, const std::vector<Reading>& read) {
+Status ExplainWrongKind(Status status, const std::vector<Reading>& read) {
   if (status.code() != Code::kInvalidInput || status.message().starts_with("cannot ")) {
-    return status;  // another of them is not there
+    return status;  // "cannot read …": a file is not there
   }
   for (const Reading& one : read) {
     const std::string start = Beginning(one.path, kMostSniffed);
@@ -104,8 +107,9 @@ Status OfAnotherKind(Status status, const std::vector<Reading>& read) {
     if (kind == FileKind::kUnknown || std::ranges::find(one.kinds, kind) != one.kinds.end()) {
       continue;
     }
-    return InvalidInput("'{}' is of another kind ({}): {}", Printable(one.path), Name(kind),
-                        Takers(kind));
+    const bool vowel = Name(kind).find_first_of("AEIOUaeiou") == 0;
+    return InvalidInput("'{}' is {} {}, which this command does not read: {}", Printable(one.path),
+                        vowel ? "an" : "a", Name(kind), Uses(kind));
   }
   return status;
 }
@@ -133,7 +137,9 @@ std::string_view Name(FileKind kind) {
     case FileKind::kSweep:
       return "table of a sweep";
     case FileKind::kPlan:
-      return "answer of a plan";
+      return "list of plans";
+    case FileKind::kAnswer:
+      return "answer of another command, as its schema says";
     case FileKind::kUnknown:
       return "unknown";
   }

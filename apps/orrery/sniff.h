@@ -21,24 +21,26 @@ enum class FileKind {
   kSnapshot,  // of PyTorch's memory: a pickle
   kSweep,     // what 'orrery sweep --json' writes
   kPlan,      // what 'orrery plan --json' writes
+  kAnswer,    // JSON of other commands: a queue, traffic, a calibration, …
   kUnknown
 };
 std::string_view Name(FileKind kind);
-// The commands that take it, in a few words.
-std::string_view Takers(FileKind kind);
+// What can be done with it, in a few words: "'orrery simulate' runs it".
+std::string_view Uses(FileKind kind);
 
 // A file that a command reads, and the kinds that it takes.
 struct Reading {
   std::string path;
   std::vector<FileKind> kinds;
 };
-// The error of a command that read these: where one is of a kind that it does not take, what the
-// file is and which command takes it, in place of what its reader stumbled over.
-Status OfAnotherKind(Status status, const std::vector<Reading>& read);
+// Betters the error of a command that read these files: where one of them is of a kind that the
+// command does not take, it says what the file is and which command takes it, in place of what its
+// reader stumbled over. Any other status stays as it is.
+Status ExplainWrongKind(Status status, const std::vector<Reading>& read);
 
 // What the first bytes alone tell: kUnknown for all that is YAML or JSON.
 FileKind SniffStart(std::string_view start);
-// By contents alone; `text` may be the beginning of the file.
+// By contents alone, recipes aside (recipes::Sniff); `text` may be the beginning of the file.
 FileKind Sniff(std::string_view text);
 
 // What `simulate` is given where it is no trace (job/importers.h): kRecipe, or kJob for all that

@@ -66,7 +66,7 @@ class SweepVerb final : public Verb {
                     "nodes=1x,2x,4x: multiply the nodes, and data parallelism with them");
     app->add_option("--keep", keep_,
                     "With --scale: batch-per-replica (weak scaling, default) or global-batch");
-    app->add_option("--set", set_, "key.path=value: as if the job file said so")
+    app->add_option("--set", set_, "key.path=value: overrides a key of the job file")
         ->allow_extra_args(false);
     app->add_option("--network", network_, "Network back end ('orrery list networks')");
     app->add_option("--calibration", calibration_, "Constants from 'orrery calibrate'");
@@ -86,9 +86,9 @@ class SweepVerb final : public Verb {
   }
 
   Status Run(Session* session) override {
-    ORRERY_RETURN_IF_ERROR(
-        CheckFiles({{"JOB", input_}, {"--calibration", calibration_}, {"--list", list_}},
-                   {{"--json", json_}, {"--csv", csv_}, {"--plot", plot_}}));
+    ORRERY_RETURN_IF_ERROR(CheckFiles(
+        {{"JOB", input_}, {"--calibration", calibration_}, {"--list", list_}},
+        {{"--json", json_}, {"--csv", csv_}, {"--plot", plot_}, {"--resume", journal_}}));
     job::ReadOptions read;
     read.set = set_;
     read.network = network_;

@@ -3,7 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "arguments.h"
@@ -14,6 +18,7 @@
 #include "orrery/base/units.h"
 #include "orrery/cluster/draw.h"
 #include "orrery/formats/nccl_log.h"
+#include "orrery/job/describe.h"
 #include "orrery/job/importers.h"
 #include "orrery/job/network_setup.h"
 #include "orrery/job/trace.h"
@@ -25,15 +30,16 @@
 #include "orrery/traffic/run.h"
 #include "orrery/traffic/sweep.h"
 #include "orrery/workload/schedules/patterns.h"
+#include "progress.h"
 #include "verb.h"
 
 namespace orrery::app {
 namespace {
 
-constexpr std::size_t kQueueSteps = 512;
-constexpr std::int64_t kLargestPattern = std::int64_t{256} << 20;
+constexpr std::size_t kQueueSteps = 512;  // points of --queues' plot, over the whole run
+constexpr std::int64_t kLargestPattern = std::int64_t{256} << 20;  // bytes of a file
 
-// What traffic is made of, as far as options differ.
+// Kinds of patterns, by the options that they take; bits, for kTakenBy.
 enum PatternKind : unsigned {
   kEqualFlows = 1,
   kCast = 2,
@@ -58,7 +64,7 @@ PatternKind KindOf(const std::string& pattern) {
   return traffic::IsPattern(pattern) ? kEqualFlows : kMatrix;
 }
 
-// Options that not every kind takes.
+// Options that not every kind takes: which kinds do, and what the error calls those.
 struct TakenBy {
   const char* option;
   unsigned kinds;
@@ -67,8 +73,7 @@ struct TakenBy {
 constexpr TakenBy kTakenBy[] = {
     {"--size", kEqualFlows | kCast | kSchedule,
      "permutation, incast, outcast, all-to-all and schedules (poisson: --sizes; collectives: "
-     "--min, "
-     "--max)"},
+     "--min, --max)"},
     {"--degree", kCast, "incast and outcast"},
     {"--sizes", kPoisson, "poisson"},
     {"--load", kPoisson, "poisson"},
@@ -77,7 +82,7 @@ constexpr TakenBy kTakenBy[] = {
     {"--queues", kFlows, "flows"},
     {"--seed", kFlows, "flows"},
     {"--threads", kFlows, "flows"},
-    {"--gpus", kFlows - kMatrix + kCollectives + kSchedule,
+    {"--gpus", (kFlows & ~kMatrix) | kCollectives | kSchedule,
      "patterns of flows, collectives and schedules"},
     {"--timeline", kSchedule | kStorage, "schedules and storage"},
     {"--csv", kSchedule | kStorage, "schedules and storage"},
@@ -134,8 +139,8 @@ class TrafficVerb final : public Verb {
     app->add_option("--factor", factor_, "Collectives: factor from one size to the next; default 4")
         ->transform(WholeIn(2, 1 << 20));
     app->add_option("--shares", shares_,
-                    "alltoall: CSV with a line for each GPU (or one for all): what it sends to "
-                    "each other, in proportion");
+                    "alltoall: CSV with a line for each GPU (or one for all): relative "
+                    "sizes to each GPU");
     app->add_option("--compare", compare_, "Collectives: output of nccl-tests; its sizes are run");
     app->add_option("--calibration", calibration_,
                     "Collectives: constants from 'orrery calibrate'");
@@ -162,7 +167,7 @@ class TrafficVerb final : public Verb {
   }
 
   Status Run(Session* session) override {
-    NameAsWeDo();
+    AcceptUnderscores();
     const PatternKind kind = KindOf(pattern_);
     const bool matrix = kind == kMatrix;
     if (matrix) ORRERY_RETURN_IF_ERROR(CheckMatrix());
@@ -202,6 +207,10 @@ class TrafficVerb final : public Verb {
     if (!calibration_.empty()) {
       setup.assumed.push_back(fmt::format("constants of {}", Printable(calibration_)));
     }
+    if (gpus_ > 0) {
+      setup.description =
+          job::DescribeCluster(setup.cluster.spec(), static_cast<std::size_t>(gpus_));
+    }
     traffic::Heading heading{pattern_, setup.description, network_,
                              static_cast<std::uint64_t>(seed_), setup.assumed};
     return collective ? RunCollective(session, setup, heading)
@@ -211,8 +220,8 @@ class TrafficVerb final : public Verb {
   std::vector<Reading> reads() const override { return {{pattern_, {}}}; }
 
  private:
-  // nccl-tests writes all_reduce.
-  void NameAsWeDo() {
+  // nccl-tests writes all_reduce where we write all-reduce.
+  void AcceptUnderscores() {
     std::string name = pattern_;
     std::ranges::replace(name, '_', '-');
     if (KindOf(pattern_) == kMatrix && KindOf(name) != kMatrix &&
@@ -241,6 +250,10 @@ class TrafficVerb final : public Verb {
 
   Status CheckMatrix() const {
     if (access(pattern_.c_str(), F_OK) == 0) return {};
+    if (pattern_.find_first_of("./") != pattern_.npos) {
+      return InvalidInput("cannot read the connection matrix '{}': no such file; check the path",
+                          Printable(pattern_));
+    }
     std::vector<std::string_view> names = traffic::CollectiveNames();
     for (const traffic::Pattern& p : traffic::Patterns()) names.push_back(p.name);
     for (const workload::SchedulePattern& p : workload::SchedulePatterns()) {
@@ -249,13 +262,6 @@ class TrafficVerb final : public Verb {
     names.push_back(kStorageName);
     return InvalidInput("{}; or name a connection matrix",
                         UnknownName("pattern", Printable(pattern_), names));
-  }
-
-  static std::function<void(std::size_t, std::size_t)> Progress(std::string_view what) {
-    if (isatty(STDERR_FILENO) != 1) return {};
-    return [what](std::size_t done, std::size_t all) {
-      fmt::print(stderr, "\r{} of {} {}{}", done, all, what, done == all ? "\n" : "");
-    };
   }
 
   // Messages that wait for each other, as a graph of their own. Without a cluster and on loggops
@@ -331,10 +337,19 @@ class TrafficVerb final : public Verb {
                           network_);
     }
     ORRERY_ASSIGN_OR_RETURN(std::vector<traffic::Flow> flows, Flows(setup.cluster));
+    Progress progress("flows");
+    const auto show = [&](std::size_t done, std::size_t total) { progress.Show(done, total); };
     ORRERY_ASSIGN_OR_RETURN(
         const traffic::FlowRun run,
         traffic::RunFlows(setup.cluster, network_, setup.parameters, std::move(flows), heading.seed,
-                          Progress("flows"), queues_.empty() ? 0 : kQueueSteps, threads_));
+                          show, queues_.empty() ? 0 : kQueueSteps, threads_));
+    progress.End();
+    if (std::ranges::any_of(set_,
+                            [](const std::string& s) { return s.starts_with("perturb.links"); })) {
+      heading.assumed.push_back(
+          "the idle network of the slowdowns has perturb.links too: what a slow link costs a flow "
+          "alone is in its completion time only");
+    }
     if (run.threads_used < threads_) {
       heading.assumed.push_back(fmt::format(
           "the run took one thread, not {}: flows without acknowledgements, networks without "
@@ -384,7 +399,8 @@ class TrafficVerb final : public Verb {
     options.gpus = static_cast<std::size_t>(gpus_);
     const std::size_t gpus = gpus_ > 0 ? options.gpus : setup.cluster.devices();
     options.network = network_;
-    options.progress = Progress("sizes");
+    Progress progress("sizes");
+    options.progress = [&](std::size_t done, std::size_t total) { progress.Show(done, total); };
     if (!shares_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(shares_, kLargestPattern));
       ORRERY_ASSIGN_OR_RETURN(options.shares, traffic::ParseShares(text, Printable(shares_), gpus));
@@ -397,6 +413,7 @@ class TrafficVerb final : public Verb {
     options.pricing = setup.pricing;
     ORRERY_ASSIGN_OR_RETURN(traffic::Sweep sweep,
                             traffic::RunSweep(setup.cluster, setup.environment, options));
+    progress.End();
     traffic::AddMeasured(log, &sweep);
     if (!svg_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(svg_, traffic::ReportSvg(heading, sweep)));
     return session->Answer(json_, traffic::ReportJson(heading, sweep),

@@ -1,7 +1,6 @@
 #include "orrery/search/validate/validate.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "orrery/search/calibrate/calibrate.h"
 #include "orrery/search/validate/report.h"
 #include "orrery/search/validate/row_tables.h"
+#include "progress.h"
 #include "verb.h"
 
 namespace orrery::app {
@@ -94,12 +94,8 @@ class ValidateVerb final : public Verb {
       if (leave_out_) return InvalidInput("--constants: --leave-out brings its own constants");
       ORRERY_ASSIGN_OR_RETURN(options.constants, constants::Read(constants_));
     }
-    const bool progress = isatty(STDERR_FILENO) == 1;
-    if (progress) {
-      options.progress = [](std::size_t done, std::size_t total) {
-        fmt::print(stderr, "\r{} of {} rows", done, total);
-      };
-    }
+    Progress progress("rows");
+    options.progress = [&](std::size_t done, std::size_t total) { progress.Show(done, total); };
     ORRERY_ASSIGN_OR_RETURN(const formats::CsvTable table, formats::CsvTable::Read(table_));
     if (!export_.empty()) return Export(session, table, options);
     if (!sensitivities_.empty()) {
@@ -110,7 +106,7 @@ class ValidateVerb final : public Verb {
     WatchOutput(json_);
     WatchOutput(plot_);
     ORRERY_ASSIGN_OR_RETURN(const search::Report report, search::ValidateTable(table, options));
-    if (progress) fmt::print(stderr, "\r{:40}\r", "");
+    progress.End();
     for (const std::string& warning : report.warnings) session->Note("orrery: " + warning);
     if (!plot_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(plot_, search::ReportToSvg(report)));
     return session->Answer(json_, search::ReportToJson(report), search::ReportToText(report));

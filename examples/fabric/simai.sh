@@ -8,9 +8,10 @@ set -euo pipefail
 orrery=${1:-build/release/orrery}
 common=(--cluster a100-80g-roce-200g --set nccl.NCCL_ALGO=Ring --set nccl.NCCL_PROTO=Simple)
 as_nccl=(--network flow --set cluster.nic_bandwidth=100Gb/s)
-# A flow a step, a ring and GPU: nothing before the first step, 3 us a step, no thread block, no slices. Packets of 9,000 B and 48 B of
-# headers; 300 GB/s and 100 Gb/s are reached (line-rate.json); links of 25 and 500 ns, no PCIe.
+# A flow a step, a ring and GPU, on a queue pair of its own: nothing before the first step, 3 us a step, no thread block, no slices. Packets of
+# 9,000 B and 48 B of headers; 300 GB/s and 100 Gb/s are reached (line-rate.json); links of 25 and 500 ns, no PCIe.
 as_simai=(--network flow-chunks --calibration "$(dirname "${BASH_SOURCE[0]}")/line-rate.json"
+  --set nccl.NCCL_IB_QPS_PER_CONNECTION=8 --set nccl.NCCL_IB_SPLIT_DATA_ON_QPS=0
   --set nccl.ORRERY_SETUP_NS=0 --set nccl.ORRERY_SYNC_NS=0 --set nccl.ORRERY_POST_NVLINK_NS=3000 --set nccl.ORRERY_POST_NETWORK_NS=3000
   --set nccl.ORRERY_CHANNEL_GBPS=100000 --set nccl.ORRERY_RING_SLICES=1 --set nccl.NCCL_BUFFSIZE=67108864
   --set cluster.nvlink_latency=0.05us --set cluster.nvlink_packet_bytes=9000B

@@ -78,7 +78,7 @@ class JobResult:
     ranks: int
     step_time_s: float
     step_time_ps: int
-    step_time_interval_s: tuple[float, float]  # 80 %, not yet calibrated
+    step_time_interval_s: tuple[float, float]  # 80 % of measurements should lie in it
     settled: bool
     tokens_per_s: float
     model_tflops_per_gpu: float
@@ -226,8 +226,8 @@ class Result:
         """Of a document that ``orrery simulate --json`` wrote."""
         if data.get("schema") != "orrery.result/1":
             raise ValueError(f"schema {data.get('schema')!r} is not orrery.result/1")
-        if "goal" in data:
-            raise ValueError("the result of a GOAL schedule has no job; read it as JSON")
+        if "goal" in data or "trace" in data:
+            raise ValueError("the result of a GOAL schedule or trace has no job; read it as JSON")
         jobs = data["jobs"] if "jobs" in data else [data]
         return cls(
             jobs=tuple(JobResult.from_dict(job) for job in jobs),

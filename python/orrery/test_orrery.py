@@ -136,6 +136,8 @@ class SimulateTest(unittest.TestCase):
             orrery.Result.from_dict({"schema": "orrery.error/1"})
         with self.assertRaisesRegex(ValueError, "GOAL"):
             orrery.Result.from_dict({"schema": "orrery.result/1", "goal": {}})
+        with self.assertRaisesRegex(ValueError, "trace"):
+            orrery.Result.from_dict({"schema": "orrery.result/1", "trace": {}})
 
     def test_types_can_be_asked_for(self):
         for kind in (orrery.MemoryRow, orrery.JobResult, orrery.Simulation, orrery.Result):

@@ -229,6 +229,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for _, trace in sorted(traces.items()):
                 print("\n".join(summary(trace)))
             return 0
+        if options.world_size is not None and options.world_size < 1:
+            p.error(f"--world-size {options.world_size}: give 1 or more")
         if options.world_size is None or not options.command:
             p.error("--world-size and a command are needed, as in "
                     "orrery-trace --world-size 8 -- python train.py")  # fmt: skip
