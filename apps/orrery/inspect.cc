@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "interrupt.h"
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
@@ -211,6 +212,8 @@ class InspectVerb final : public Verb {
   Result<job::Facts> Network() const {
     ORRERY_ASSIGN_OR_RETURN(const cluster::Cluster cluster,
                             job::InspectedCluster(path_, nodes_, data_));
+    WatchOutput(svg_);
+    WatchOutput(dot_);
     if (!svg_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(svg_, cluster::DrawSvg(cluster)));
     if (!dot_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(dot_, cluster::DrawDot(cluster)));
     return job::ClusterFacts(cluster);

@@ -110,6 +110,9 @@ void WatchOutput(const std::string& path) {
   const std::string temporary = TemporaryName(path);
   const auto slot = static_cast<std::size_t>(outputs);
   if (path.empty() || path == "-" || slot >= kMaxOutputs || temporary.size() >= PATH_MAX) return;
+  for (std::size_t i = 0; i < slot; ++i) {
+    if (temporary == temporary_files[i]) return;  // watched already
+  }
   std::memcpy(temporary_files[slot], temporary.c_str(), temporary.size() + 1);
   outputs = static_cast<sig_atomic_t>(slot + 1);
 }

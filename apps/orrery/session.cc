@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "interrupt.h"
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
 #include "orrery/results/json.h"
@@ -59,6 +60,7 @@ Session::Session(int argc, char** argv) {
 Status Session::Answer(const std::string& json_target, std::string_view json,
                        std::string_view text) {
   if (!json_target.empty() && json_target != "-") {
+    WatchOutput(json_target);
     ORRERY_RETURN_IF_ERROR(WriteFile(json_target, json));
   }
   answered_ = true;

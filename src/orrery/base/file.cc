@@ -287,19 +287,18 @@ Result<FileWriter> FileWriter::Create(const std::string& path) {
   }
   // The rename would replace a file that may not be written: ask first.
   if (exists && access(target.c_str(), W_OK) != 0) return Failure("write", path, errno);
-  const std::string temporary = TemporaryName(target);
-  unlink(temporary.c_str());  // of a killed process that had our number
+  // Before the file is there: whatever fails from then on, memory too, takes it away again.
+  FileWriter writer(target, TemporaryName(target), -1);
+  const char* const temporary = writer.temporary_.c_str();
+  unlink(temporary);  // of a killed process that had our number
   RemoveOrphans(target);
-  const int descriptor =
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (descriptor < 0) return Failure("write", path, errno);
-  flock(descriptor, LOCK_EX | LOCK_NB);  // says that its writer lives (RemoveOrphans)
-  if (exists && fchmod(descriptor, info.st_mode & 07777) != 0 && errno != EPERM) {
-    const int error = errno;
-    FileWriter dropped(target, temporary, descriptor);
-    return Fault("write", path, error);
+  writer.descriptor_ = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (writer.descriptor_ < 0) return Failure("write", path, errno);
+  flock(writer.descriptor_, LOCK_EX | LOCK_NB);  // says that its writer lives (RemoveOrphans)
+  if (exists && fchmod(writer.descriptor_, info.st_mode & 07777) != 0 && errno != EPERM) {
+    return Fault("write", path, errno);
   }
-  return FileWriter(target, temporary, descriptor);
+  return writer;
 }
 
 Status FileWriter::Write(std::string_view bytes) {
