@@ -194,8 +194,7 @@ void Measure(const std::string& what, const std::string& keep) {
     const std::int64_t anonymous = ResidentBytes("RssAnon:") - before;
     fmt::print(
         "  mapped: {:.2f} s of CPU, {:.1f} MB of its own ({:.2f} bytes an operation), {:.1f} MB of "
-        "the "
-        "file\n",
+        "the file\n",
         end - begin, static_cast<double>(anonymous) * 1e-6, static_cast<double>(anonymous) / ops,
         static_cast<double>(ResidentBytes("RssFile:")) * 1e-6);
   });

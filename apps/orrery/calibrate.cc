@@ -55,14 +55,16 @@ std::string ShareOfTheGap(const search::Calibration& c) {
   const double share = gap == 0 ? 1 : taken / gap;
   if (share > kMostOfTheGap || std::abs(gap) < kNoGap * c.measured.front()) return "";
   return fmt::format(
-      "\n  Measured {}, predicted {} before and {} after: {:.0f} % of the gap. The measured runs "
-      "that "
-      "the constants\n  were fitted to leave them no more room, so the rest has another cause: a "
-      "setting of the run that the\n  job file has otherwise (release, recompute, sequence length, "
-      "micro-batch), clocks below the preset's\n  (nvidia-smi -q -d CLOCK,PERFORMANCE), the input "
-      "pipeline, or the network ('orrery calibrate nccl-tests').\n  Measured over predicted is "
-      "{:.3f}; "
-      "it is not applied to predictions.\n",
+      "\n"
+      "  Measured {}, predicted {} before and {} after: {:.0f} % of the gap. The measured runs "
+      "that the constants\n"
+      "  were fitted to leave them no more room, so the rest has another cause: a setting of the "
+      "run that the\n"
+      "  job file has otherwise (release, recompute, sequence length, micro-batch), clocks below "
+      "the preset's\n"
+      "  (nvidia-smi -q -d CLOCK,PERFORMANCE), the input pipeline, or the network ('orrery "
+      "calibrate nccl-tests').\n"
+      "  Measured over predicted is {:.3f}; it is not applied to predictions.\n",
       HumanSeconds(c.measured.front()), HumanSeconds(c.predicted_before.front()),
       HumanSeconds(c.predicted_after.front()), std::max(0.0, share) * 100,
       c.measured.front() / c.predicted_after.front());
@@ -127,7 +129,6 @@ class CalibrateVerb final : public Verb {
       ORRERY_ASSIGN_OR_RETURN(start, search::ReadCalibration(start_));
     }
     WatchOutput(out_);
-    WatchOutput(json_);
     ORRERY_ASSIGN_OR_RETURN(const search::Observations observations, Observe());
     ORRERY_ASSIGN_OR_RETURN(search::Calibration calibration,
                             search::Calibrate(observations, start));

@@ -3,7 +3,6 @@
 #include <string>
 
 #include "arguments.h"
-#include "interrupt.h"
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
 #include "orrery/search/explain/explain.h"
@@ -34,7 +33,6 @@ class CompareVerb final : public Verb {
     ORRERY_RETURN_IF_ERROR(CheckFiles({{"A", a_}, {"B", b_}}, {{"--json", json_}}));
     ORRERY_ASSIGN_OR_RETURN(const std::string a, ReadFile(a_, kLargestResult));
     ORRERY_ASSIGN_OR_RETURN(const std::string b, ReadFile(b_, kLargestResult));
-    WatchOutput(json_);
     ORRERY_ASSIGN_OR_RETURN(results::Comparison comparison,
                             results::Compare(a, Printable(a_), b, Printable(b_)));
     if (!comparison.same()) {

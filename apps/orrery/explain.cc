@@ -3,7 +3,6 @@
 #include <string>
 
 #include "arguments.h"
-#include "interrupt.h"
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
 #include "verb.h"
@@ -38,7 +37,6 @@ class ExplainVerb final : public Verb {
     ORRERY_ASSIGN_OR_RETURN(
         search::Explainer explainer,
         search::Explainer::Create(text, Printable(input_), Session::MeasuredDatabase()));
-    WatchOutput(json_);
     if (field_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(const search::Summary summary, explainer.Summarise());
       return session->Answer(json_, search::SummaryToJson(summary), search::SummaryToText(summary));

@@ -14,8 +14,8 @@ void InstallSignalHandlers(bool json);
 // Says so and ends the process with status 3.
 [[noreturn]] void EndOutOfMemory();
 
-// A file that this call may be writing; its temporary file is removed when interrupted. At most 4;
-// further ones are not watched.
+// A file that this call may be writing, beside the one that Session::Answer writes and watches; its
+// temporary file is removed when interrupted. At most 4; further ones are not watched.
 void WatchOutput(const std::string& path);
 
 // What stderr says in place of "nothing was written": where a verb keeps what is done so far.

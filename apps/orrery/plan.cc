@@ -84,7 +84,6 @@ class PlanVerb final : public Verb {
     Progress progress("plans");
     options.progress = [&](std::uint64_t done, std::uint64_t total) { progress.Show(done, total); };
     options.stop = StopWhenInterrupted();
-    WatchOutput(json_);
     WatchOutput(plot_);
     ORRERY_ASSIGN_OR_RETURN(const search::PlanResult result, search::FindPlans(open, options));
     progress.End();

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "arguments.h"
-#include "interrupt.h"
 #include "orrery/search/queue/read_queue.h"
 #include "verb.h"
 
@@ -50,7 +49,6 @@ class QueueVerb final : public Verb {
     ORRERY_RETURN_IF_ERROR(CheckFiles({{"FILE", path_}}, {{"--json", json_}}));
     ORRERY_ASSIGN_OR_RETURN(const std::int64_t seed,
                             WholeNumber("--seed", seed_, 0, std::int64_t{1} << 53));
-    WatchOutput(json_);
     ORRERY_ASSIGN_OR_RETURN(search::QueueFile file, search::ReadQueue(path_, network_));
     const search::TimeOnHosts time = [&](std::size_t job, std::span<const std::size_t> hosts) {
       return file.times.On(file.source[job], hosts);

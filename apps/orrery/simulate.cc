@@ -189,7 +189,6 @@ class SimulateVerb final : public Verb {
     options.timeline = timeline_;
     options.timeline_ranks = timeline_ranks_;
     options.heat_map = heat_map_;
-    WatchOutput(json_);
     WatchOutput(heat_map_);
     WatchOutput(timeline_);
     ORRERY_ASSIGN_OR_RETURN(results::RunResult result, job::Simulate(job, options));
@@ -255,7 +254,6 @@ class SimulateVerb final : public Verb {
     options.timeline_ranks = timeline_ranks_;
     const constants::Set constants = constants::Set::Fitted();
     options.constants = &constants;
-    WatchOutput(json_);
     WatchOutput(timeline_);
     WatchOutput(csv_);
     ORRERY_ASSIGN_OR_RETURN(const results::TraceResult result,
@@ -337,7 +335,6 @@ class SimulateVerb final : public Verb {
     astra_.timeline = timeline_;
     astra_.timeline_ranks = timeline_ranks_;
     WatchOutput(timeline_);
-    WatchOutput(json_);
     WatchOutput(csv_);
     ORRERY_ASSIGN_OR_RETURN(const results::TraceResult result, job::SimulateAstra(astra_));
     return AnswerTrace(session, result);

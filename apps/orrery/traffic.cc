@@ -184,7 +184,6 @@ class TrafficVerb final : public Verb {
                                        {"--queues", queues_},
                                        {"--timeline", timeline_},
                                        {"--csv", csv_}}));
-    WatchOutput(json_);
     WatchOutput(svg_);
     WatchOutput(heat_map_);
     WatchOutput(queues_);

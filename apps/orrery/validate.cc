@@ -103,7 +103,6 @@ class ValidateVerb final : public Verb {
       ORRERY_ASSIGN_OR_RETURN(const std::string text, search::Sensitivities(table, options));
       return WriteFile(sensitivities_, text);
     }
-    WatchOutput(json_);
     WatchOutput(plot_);
     ORRERY_ASSIGN_OR_RETURN(const search::Report report, search::ValidateTable(table, options));
     progress.End();

@@ -51,10 +51,10 @@ std::string_view Remedy(int error) {
   }
 }
 
+// As a system call takes it.
 std::string Folder(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
+  std::string folder = FolderOf(path);
+  return folder.empty() ? "." : folder;
 }
 
 Status Failure(std::string_view verb, const std::string& path, int error) {

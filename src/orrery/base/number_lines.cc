@@ -11,9 +11,7 @@ namespace orrery {
 Status ReadNumberLines(std::string_view text, std::string_view name, std::string_view what,
                        const TakeNumbers& take) {
   for (int number = 1; !text.empty(); ++number) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    std::string_view line = TakeLine(&text);
     line = line.substr(0, line.find('#'));
     if (Trimmed(line).empty()) continue;
     std::vector<double> numbers;

@@ -21,6 +21,12 @@ std::string Printable(std::string_view text, std::size_t limit = 160);
 std::string Lower(std::string_view text);  // ASCII letters
 // Without the `blank` characters at both ends.
 std::string_view Trimmed(std::string_view text, std::string_view blank = " \t\r");
+// The first line of `text`, without its end; both are taken off it.
+inline std::string_view TakeLine(std::string_view* text) {
+  const std::string_view line = text->substr(0, text->find('\n'));
+  text->remove_prefix(line.size() < text->size() ? line.size() + 1 : line.size());
+  return line;
+}
 
 std::string HumanTime(SimTime ps);                // "12.34 s", "3.200 ms", "41.0 us"
 std::string HumanSeconds(double seconds);         // the same of seconds

@@ -40,8 +40,7 @@ Status ValidateShape(const Spec& spec) {
   if (nics < 1 || nics > spec.gpus_per_node || spec.gpus_per_node % nics != 0) {
     return InvalidInput(
         "nics_per_node = {}: must divide gpus_per_node = {}; give several ports beside one GPU as "
-        "one "
-        "NIC with their summed rate",
+        "one NIC with their summed rate",
         nics, spec.gpus_per_node);
   }
   return {};

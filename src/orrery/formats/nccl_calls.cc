@@ -221,9 +221,7 @@ Status ParseNcclCalls(std::string_view text, const std::string& file, NcclCalls*
   std::int64_t number = 0;
   while (!text.empty()) {
     ++number;
-    const std::size_t end = text.find('\n');
-    std::string_view line = text.substr(0, end);
-    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+    std::string_view line = TakeLine(&text);
     while (line.ends_with('\r') || line.ends_with(' ')) line.remove_suffix(1);
     if (line.empty()) continue;
     ORRERY_RETURN_IF_ERROR(inspector ? records.Line(line, number) : log.Line(line, number));

@@ -161,10 +161,8 @@ Result<NcclTestsLog> ParseNcclTestsLog(std::string_view text, const std::string&
   NcclTestsLog log;
   RankLines lines;
   for (int line = 1; !text.empty(); ++line) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    Status status = ReadLine(text.substr(0, end), line, &lines, &log);
+    Status status = ReadLine(TakeLine(&text), line, &lines, &log);
     if (!status.ok()) return std::move(status).In(fmt::format("{}:{}", Printable(name), line));
-    text.remove_prefix(std::min(end + 1, text.size()));
   }
   if (log.rows.empty()) {
     return InvalidInput(

@@ -13,11 +13,9 @@ TEST(NcclTestsLog, ReadsRowsOfAllKinds) {
       "#  Rank  1 Group  0 Pid  2463 on node device  1 [0x43] NVIDIA H100 80GB HBM3\n"
       "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
       "     1048576        262144     float     sum      -1    51.44   20.38   38.22      0    "
-      "50.9 "
-      "  20.61   38.63      0\n"
+      "50.9   20.61   38.63      0\n"
       "[1,0]<stdout>:    2097152        131072     float    none      -1    70.10   29.92   28.05  "
-      " "
-      "   0    69.9   30.0   28.1    N/A\n"
+      "    0    69.9   30.0   28.1    N/A\n"
       "0:     4194304       1048576    half     sum   93.5   44.9   84.1  2e-07   92.0  45.6  85.5 "
       "2e-07\n"
       "# Avg bus bandwidth    : 40.1\n",

@@ -19,9 +19,7 @@ class NetworkLines {
   bool Next(std::vector<std::string_view>* words) {
     words->clear();
     while (words->empty() && !text_.empty()) {
-      const std::size_t end = std::min(text_.find('\n'), text_.size());
-      std::string_view line = text_.substr(0, end);
-      text_.remove_prefix(std::min(end + 1, text_.size()));
+      std::string_view line = TakeLine(&text_);
       ++line_;
       line = line.substr(0, line.find('#'));
       for (std::size_t at = line.find_first_not_of(kBlank); at != std::string_view::npos;

@@ -157,9 +157,7 @@ class RankReader {
 
   Result<RankTrace> Read(std::string_view text) {
     while (!text.empty()) {
-      const std::size_t end = text.find('\n');
-      const std::string_view line = text.substr(0, end);
-      text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+      const std::string_view line = TakeLine(&text);
       ++line_;
       Status status = Add(line);
       if (!status.ok()) {

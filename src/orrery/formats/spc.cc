@@ -62,18 +62,12 @@ std::string_view Read(const std::array<std::string_view, kFields.size()>& fields
   return {};
 }
 
-std::string_view NextLine(std::string_view* text) {
-  const std::string_view line = text->substr(0, text->find('\n'));
-  text->remove_prefix(std::min(text->size(), line.size() + 1));
-  return line;
-}
-
 }  // namespace
 
 bool IsSpc(std::string_view start) {
   while (!start.empty()) {
     const bool whole = start.find('\n') != start.npos;
-    const std::string_view line = NextLine(&start);
+    const std::string_view line = TakeLine(&start);
     if (Trimmed(line).empty()) continue;
     std::array<std::string_view, kFields.size()> fields;
     std::size_t wrong = 0;
@@ -97,7 +91,7 @@ Result<std::vector<SpcRequest>> ParseSpc(std::string_view text, const std::strin
           "{}:{}: a line of more than {} bytes; a request is ASU,LBA,SIZE,OPCODE,TIMESTAMP",
           Printable(name), number, kLongestLine);
     }
-    const std::string_view line = NextLine(&text);
+    const std::string_view line = TakeLine(&text);
     if (Trimmed(line).empty()) continue;
     std::array<std::string_view, kFields.size()> fields;
     const std::size_t there = Split(line, &fields);

@@ -223,10 +223,12 @@ std::string FrameworkSummary() {
     if (FrameworkBehaviour().*s.member) on += fmt::format("{}`{}`", on.empty() ? "" : ", ", s.key);
   }
   text += fmt::format(
-      "\n## What the words mean\n\n"
+      "\n"
+      "## What the words mean\n"
+      "\n"
       "[job.md](formats/job.md#framework_options) describes each switch. A family's list leaves "
-      "out "
-      "what all of its versions have as usual:\n\n"
+      "out what all of its versions have as usual:\n"
+      "\n"
       "- yes: {}; every other switch no\n"
       "- gradients, where they lie until they are reduced, and in what portions: {}\n"
       "- `recompute_keeps`: nothing; `cp_exchange`: ring; `torch_layers`: fused; `fp8_recipe`: "
@@ -235,7 +237,8 @@ std::string FrameworkSummary() {
       "- `cublas_in_torch`, cuBLAS's workspaces lie in PyTorch's allocator: yes\n"
       "- assumed of measured runs, what `orrery validate` takes a run to have where its row does "
       "not say: nothing. \"switches as said\": gradients and experts' fused kernels are off where "
-      "the row does not name them. A job file sets these itself.\n\n"
+      "the row does not name them. A job file sets these itself.\n"
+      "\n"
       "*host* says whose Python runs beside the kernels.\n",
       on, kUsualGradients);
   return text;

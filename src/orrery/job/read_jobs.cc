@@ -196,9 +196,7 @@ class EntryReader {
     if (!read.ok()) return std::move(read).TakeStatus().In(section.Where("placement_file"));
     std::string_view text = *read;
     for (int line = 1; !text.empty(); ++line) {
-      const std::size_t end = std::min(text.find('\n'), text.size());
-      std::string_view row = text.substr(0, end);
-      text.remove_prefix(std::min(end + 1, text.size()));
+      std::string_view row = TakeLine(&text);
       row = Trimmed(row.substr(0, row.find('#')));
       if (row.empty()) continue;
       const Result<std::int64_t> number = ParseInteger(row);

@@ -182,8 +182,7 @@ Status ReadRecomputeKeeps(const Section& section, Plan* plan) {
   if (whole || by_module) return {};
   return InvalidInput(
              "'{}' is of layers that are recomputed whole; set training.recompute: full "
-             "(every_other: "
-             "or selective), or leave it out",
+             "(every_other: or selective), or leave it out",
              text)
       .In(section.Where("recompute_keeps"));
 }

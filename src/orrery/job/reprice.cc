@@ -75,8 +75,7 @@ Repriced RepriceKernels(const cluster::DeviceSpec& from, const cluster::DeviceSp
   }
   done.assumed = fmt::format(
       "kernels of the {} on the {}: measured times by the ratio of what bounds them, as their "
-      "names "
-      "say: {} by the tensor cores' peak ({:.2f} for 16 bits), {} by the memory's bandwidth "
+      "names say: {} by the tensor cores' peak ({:.2f} for 16 bits), {} by the memory's bandwidth "
       "({:.2f}); {} copies over PCIe, delays and threads as traced",
       from.name, to.name, HumanCount(static_cast<std::int64_t>(done.compute)),
       PeakOf(from, "") / PeakOf(to, ""), HumanCount(static_cast<std::int64_t>(done.memory)), memory,

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <span>
 
 namespace orrery::job {
@@ -39,8 +38,8 @@ std::string WholeGroups(const ScaleUpDomain& domain, const GroupKind& kind, std:
   if (group > domain.gpus) {
     return fmt::format("{} of at most {} stays inside", kind.key, domain.gpus);
   }
-  const std::int64_t share = span <= domain.gpus ? domain.gpus / span * span : 0;
-  if (domain.rack && share > 0 && share % domain.host == 0) {
+  const std::int64_t share = FilledByGroups(domain.gpus, domain.host, span);
+  if (domain.rack && share > 0) {
     return fmt::format(
         "--set cluster.gpus_per_nvlink_domain={} takes {} hosts of each rack, so that they stay "
         "whole; or a {} whose groups divide {}",
@@ -52,6 +51,11 @@ std::string WholeGroups(const ScaleUpDomain& domain, const GroupKind& kind, std:
 
 }  // namespace
 
+std::int64_t FilledByGroups(std::int64_t rack, std::int64_t host, std::int64_t group) {
+  const std::int64_t filled = rack / group * group;
+  return filled % host == 0 ? filled : 0;
+}
+
 std::vector<std::string> StraddlingGroups(const graph::Graph& graph,
                                           const cluster::Cluster& cluster,
                                           const cluster::Placement& placement) {
@@ -61,18 +65,18 @@ std::vector<std::string> StraddlingGroups(const graph::Graph& graph,
   if (domain.gpus < 2) return warnings;
   for (std::size_t job = 0; job < graph.jobs.size(); ++job) {
     for (const GroupKind& kind : kKinds) {
-      std::map<std::size_t, GroupId> groups;
-      for (const graph::Binding& binding : graph.bindings) {
+      std::int64_t groups = 0, size = 0, span = 0, straddling = 0;
+      for (std::size_t rank = 0; rank < graph.bindings.size(); ++rank) {
+        const graph::Binding& binding = graph.bindings[rank];
         const GroupId id = graph.group(binding, kind.slot);
-        if (binding.job.index() == job && id.valid()) groups.emplace(id.index(), id);
-      }
-      std::int64_t size = 0, span = 0, straddling = 0;
-      for (const auto& [index, id] : groups) {
+        if (binding.job.index() != job || !id.valid()) continue;
         const std::span<const RankId> members = graph.groups.members(id);
+        if (members.front().index() != rank) continue;  // a group is looked at once
+        ++groups;
         std::int64_t low = std::numeric_limits<std::int64_t>::max(), high = -1;
         bool apart = false;
-        for (const RankId rank : members) {
-          const auto at = static_cast<std::int64_t>(placement.device[rank.index()].index());
+        for (const RankId member : members) {
+          const auto at = static_cast<std::int64_t>(placement.device[member.index()].index());
           low = std::min(low, at);
           high = std::max(high, at);
           apart = apart || at / domain.gpus != low / domain.gpus ||
@@ -88,8 +92,8 @@ std::vector<std::string> StraddlingGroups(const graph::Graph& graph,
       warnings.push_back(fmt::format(
           "{}{} of {} {} groups of {} ranks ({}) {} in several {} of {} GPUs, exchanging over "
           "NICs: {}",
-          who, straddling, groups.size(), kind.name, size, kind.key,
-          straddling == 1 ? "lies" : "lie", domain.rack ? "NVLink domains" : "hosts", domain.gpus,
+          who, straddling, groups, kind.name, size, kind.key, straddling == 1 ? "lies" : "lie",
+          domain.rack ? "NVLink domains" : "hosts", domain.gpus,
           WholeGroups(domain, kind, size, span)));
     }
   }

@@ -6,6 +6,7 @@
 // Cost: linear in the members of those groups.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@
 #include "orrery/graph/graph.h"
 
 namespace orrery::job {
+
+// The most GPUs of a rack, whole hosts of it, that groups of `group` ranks fill; 0: there are none.
+std::int64_t FilledByGroups(std::int64_t rack, std::int64_t host, std::int64_t group);
 
 // A sentence a kind of group and job: which, of how many ranks, how many of them straddle, and what
 // keeps them whole.

@@ -119,12 +119,9 @@ TEST(Tenants, IterationsAndBackground) {
 
 constexpr std::string_view kMixed =
     "- {name: train, placement: striped, iterations: 2, job: {model: {preset: gpt2, layers: 1, "
-    "vocab: 2048}, parallel: {tp: 2, dp: "
-    "8},"
-    " training: {global_batch: 16, seq_len: 1024}}}\n"
+    "vocab: 2048}, parallel: {tp: 2, dp: 8}, training: {global_batch: 16, seq_len: 1024}}}\n"
     "- {name: halo, rank: node, placement: random, pattern: {name: nearest-3d, ranks: 2, size: "
-    "64KiB,"
-    " steps: 3, compute: 1ms}}\n"
+    "64KiB, steps: 3, compute: 1ms}}\n"
     "- {name: disks, rank: node, placement: packed, storage: {requests: 40, clients: 2, stores: 2, "
     "coordinators: 1, replicas: 2, rate: 1e5, rank: gpu}}\n";
 

@@ -74,8 +74,7 @@ Result<Walk> WalkBlock(const graph::Graph& graph, const graph::Block& block, Sta
       if (!lives) {
         return InvalidInput(
             "free of buffer {} that is not allocated; allocate it in this call, or for a "
-            "micro-batch "
-            "in an earlier call of the same layer, micro-batch and chunk",
+            "micro-batch in an earlier call of the same layer, micro-batch and chunk",
             BufferName(graph, buffer));
       }
       walk.net -= at->bytes;

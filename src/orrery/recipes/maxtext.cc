@@ -217,8 +217,7 @@ void ReadRemat(Reading* r) {
     if (policy == "save_dot_except_mlpwi") {
       draft.Assume(
           "remat_policy save_dot_except_mlpwi: the feed-forward's last product is kept as well, "
-          "and "
-          "here it is computed again");
+          "and here it is computed again");
     }
     if (policy == "minimal_flash" || Contains(policy, "with_context")) {
       draft.Assume(fmt::format(

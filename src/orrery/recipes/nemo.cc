@@ -113,8 +113,7 @@ void ReadStepOverlap(Reading* r) {
   if (!r->On("comm_overlap.overlap_param_gather_with_optimizer_step")) return;
   r->draft().Assume(
       "overlap_param_gather_with_optimizer_step: parameters are gathered behind the whole "
-      "optimizer "
-      "step, not behind the first chunk's");
+      "optimizer step, not behind the first chunk's");
 }
 
 // NeMo 1's tokenizer as Megatron's arguments name it.

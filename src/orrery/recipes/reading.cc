@@ -14,6 +14,7 @@
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/base/units.h"
+#include "orrery/job/straddling_groups.h"
 
 namespace orrery::recipes {
 namespace {
@@ -479,8 +480,8 @@ bool Reading::FitRacks(const job::Job& job) {
   const std::int64_t group =
       std::max<std::int64_t>(p.tp, p.ep * job.workloads.front().plan.expert_tp());
   if (group > rack || rack % group == 0) return false;
-  const std::int64_t share = rack / group * group;
-  if (share % host != 0) return false;
+  const std::int64_t share = job::FilledByGroups(rack, host, group);
+  if (share == 0) return false;
   draft_.Set(kKey, share);
   draft_.Assume(fmt::format("{} hosts of each rack, so that groups of {} ranks share NVLink",
                             share / host, group));

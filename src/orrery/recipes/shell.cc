@@ -45,10 +45,8 @@ void ReadDirectives(std::string_view text, Script* script) {
   constexpr std::pair<std::string_view, std::string_view> kShort[] = {
       {"-N", "nodes"}, {"-n", "ntasks"}, {"-G", "gpus"}};
   std::int32_t line = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    std::string_view row = text.substr(at, end - at);
-    at = end + 1;
+  while (!text.empty()) {
+    std::string_view row = TakeLine(&text);
     ++line;
     if (!row.starts_with("#SBATCH")) continue;
     row.remove_prefix(7);

@@ -206,9 +206,8 @@ std::string CellsOfMarimo(std::string_view text) {
   enum class In : std::uint8_t { kElsewhere, kSignature, kBody, kReturn };
   In in = In::kElsewhere;
   std::string code;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = text.substr(at, end - at);
+  while (!text.empty()) {
+    const std::string_view line = TakeLine(&text);
     if (line.starts_with("def ")) in = In::kSignature;
     if (in == In::kSignature) {
       if (line.ends_with(":")) in = In::kBody;
@@ -221,7 +220,6 @@ std::string CellsOfMarimo(std::string_view text) {
       if (in == In::kBody) code += rest;
     }
     code += '\n';
-    at = end + 1;
   }
   return code;
 }
@@ -242,13 +240,11 @@ Result<std::string> CodeOf(const File& file) {
     if (kind == nullptr || source == nullptr || kind->text != "code") continue;
     std::string text = source->text;
     for (const formats::Node& line : source->items) text += line.text;
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t end = std::min(text.find('\n', at), text.size());
-      const std::string_view line = std::string_view(text).substr(at, end - at);
+    for (std::string_view rest = text; !rest.empty();) {
+      const std::string_view line = TakeLine(&rest);
       const bool command = line.starts_with('!') || line.starts_with('%');
       if (!command) code += line;
       code += '\n';
-      at = end + 1;
     }
   }
   return code;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "orrery/base/text.h"
 #include "orrery/base/units.h"
 #include "orrery/formats/tree.h"
 #include "orrery/recipes/configuration.h"
@@ -175,10 +176,8 @@ Wrapped MosaicRun(const File& file, const Node& root, std::string_view text) {
   std::string lines;
   std::size_t indent = 0;
   bool inside = false;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    std::string_view line = text.substr(at, end - at);
-    at = end + 1;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view line = TakeLine(&rest);
     const bool top = !line.empty() && line[0] != ' ' && line[0] != '#';
     if (top) inside = line.starts_with("parameters:");
     if (inside && !top && indent == 0 && line.find_first_not_of(' ') != std::string_view::npos &&
@@ -290,17 +289,14 @@ class Manifest {
 };
 
 // Documents of a manifest stand between lines of dashes; each is read where it stands.
-std::vector<std::string> Documents(const std::string& text) {
+std::vector<std::string> Documents(std::string_view text) {
   std::vector<std::string> documents(1);
-  std::int64_t line = 0;
-  for (std::size_t at = 0; at < text.size(); ++line) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string one = text.substr(at, end - at);
-    at = end + 1;
+  for (std::size_t line = 1; !text.empty(); ++line) {
+    const std::string_view one = TakeLine(&text);
     if (one.starts_with("---")) {
-      documents.emplace_back(static_cast<std::size_t>(line) + 1, '\n');
+      documents.emplace_back(line, '\n');
     } else {
-      documents.back() += one + "\n";
+      (documents.back() += one) += '\n';
     }
   }
   return documents;

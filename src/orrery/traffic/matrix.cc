@@ -29,9 +29,7 @@ class Reader {
     std::int64_t connections = -1;
     while (!text_.empty()) {
       ++line_;
-      const std::size_t end = std::min(text_.find('\n'), text_.size());
-      const std::vector<std::string_view> words = Words(text_.substr(0, end));
-      text_.remove_prefix(std::min(end + 1, text_.size()));
+      const std::vector<std::string_view> words = Words(TakeLine(&text_));
       if (words.empty()) continue;
       if (words[0] == "Nodes" && words.size() == 2) {
         ORRERY_ASSIGN_OR_RETURN(nodes_, Number(words[1], "Nodes", 2, 1 << 24));

@@ -52,9 +52,7 @@ Result<SizeDistribution> SizeDistribution::Parse(std::string_view text, const st
   int line = 0;
   while (!text.empty()) {
     ++line;
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view row = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    std::string_view row = TakeLine(&text);
     row = row.substr(0, row.find_first_of("#\r"));
     const std::size_t begin = row.find_first_not_of(" \t");
     if (begin == std::string_view::npos) continue;

@@ -279,7 +279,9 @@ TEST(Sweep, PacketsLieBetweenLinksAndSharedChunks) {
     for (std::size_t i = 0; i < options.sizes.size(); ++i) {
       const auto time = [&](const char* network) { return ToSeconds(by[network].rows[i].time); };
       EXPECT_GT(time("packet"), 0.9999 * time("links")) << options.sizes[i];
-      EXPECT_LT(time("packet"), 1.02 * time("flow-chunks")) << options.sizes[i];
+      // Where shared chunks, in order, are as fast as links, packets still wait for packets.
+      EXPECT_LT(time("packet"), std::max(1.005 * time("flow-chunks"), 1.014 * time("links")))
+          << options.sizes[i];
       EXPECT_NEAR(time("packet") / time("analytic"), 1, 0.1) << options.sizes[i];
     }
   }

@@ -140,8 +140,7 @@ Status CheckSizes(const Model& m) {
   if (borrows && (m.attention_bias || m.keys_are_values || m.latent.v_dim > 0)) {
     return InvalidInput(
         "model.layer_sizes: borrows_keys is built for attention without biases, with values as "
-        "wide "
-        "as keys");
+        "wide as keys");
   }
   for (std::size_t at = 1; at <= m.sizes.size(); ++at) {
     const Model own = m.of_kind(static_cast<Kind>(at << kSizesShift));

@@ -319,9 +319,8 @@ constexpr Option kModel[] = {
      .choices = "mamba2|delta_net|lightning|kimi_delta|short_conv|mamba1",
      .doc =
          "What replaces attention in Mamba layers: Mamba-2, gated delta net (Qwen3-Next), "
-         "lightning "
-         "attention (MiniMax-01), Kimi delta attention, gated short convolution (LFM2), or Mamba-1 "
-         "(Falcon Mamba, Jamba)."},
+         "lightning attention (MiniMax-01), Kimi delta attention, gated short convolution (LFM2), "
+         "or Mamba-1 (Falcon Mamba, Jamba)."},
     {.name = "index_n_heads",
      .type = kInteger,
      .min = 0,

@@ -66,8 +66,7 @@ Status CheckTensorParallel(const Model& model, const Plan& plan) {
     if (n % plan.parallel.tp == 0) return {};
     return InvalidInput(
         "parallel.tp: {} does not divide {} of {} ({}); tensor parallelism gives every rank an "
-        "equal "
-        "share: use tp {}",
+        "equal share: use tp {}",
         plan.parallel.tp, what, model.name, n, NearestDivisors(n, plan.parallel.tp));
   };
   ORRERY_RETURN_IF_ERROR(divides("the attention heads", model.heads));
@@ -86,8 +85,7 @@ Status CheckTensorParallel(const Model& model, const Plan& plan) {
       plan.batch.seq_len % plan.parallel.tp != 0) {
     return InvalidInput(
         "training.seq_len: {} is not a multiple of tp ({}), which sequence parallelism needs; use "
-        "{} "
-        "or turn parallel.sequence_parallel off",
+        "{} or turn parallel.sequence_parallel off",
         plan.batch.seq_len, plan.parallel.tp,
         NearestMultiples(plan.parallel.tp, plan.batch.seq_len));
   }
@@ -99,8 +97,7 @@ Status CheckBatch(const Plan& plan) {
   if (plan.batch.global_batch % share != 0) {
     return InvalidInput(
         "training.global_batch: {} is not a multiple of micro_batch · dp = {} · {} = {}; every "
-        "replica "
-        "runs the same number of micro-batches: use {}",
+        "replica runs the same number of micro-batches: use {}",
         plan.batch.global_batch, plan.batch.micro_batch, plan.parallel.dp, share,
         NearestMultiples(share, plan.batch.global_batch));
   }
@@ -108,8 +105,7 @@ Status CheckBatch(const Plan& plan) {
   if (plan.microbatches() * plan.parallel.vpp > kMostPasses) {
     return InvalidInput(
         "training.global_batch: {} makes {} micro-batches of {} chunks a stage, more than {} "
-        "passes; "
-        "use a smaller global_batch or a larger micro_batch",
+        "passes; use a smaller global_batch or a larger micro_batch",
         plan.batch.global_batch, plan.microbatches(), plan.parallel.vpp, kMostPasses);
   }
   // A program a stage, where a routing is drawn a rank over ep; some 100 bytes a pass.
@@ -166,8 +162,7 @@ Status CheckInterleaving(const Plan& plan) {
     return InvalidInput(
         "parallel.pp: interleaving over 2 stages without overlapped p2p would put two sends and "
         "receives between the same ranks into one batch, which Megatron refuses; turn overlap_p2p "
-        "on "
-        "or use pp: 3 or more");
+        "on or use pp: 3 or more");
   }
   const std::int64_t m = plan.microbatches();
   const std::int64_t group =
@@ -182,16 +177,14 @@ Status CheckInterleaving(const Plan& plan) {
   if (group < plan.parallel.pp || group > m) {
     return InvalidInput(
         "parallel.microbatch_group: {} is outside pp … micro-batches = {} … {}; leave it out to "
-        "use "
-        "pp",
+        "use pp",
         group, plan.parallel.pp, m);
   }
   const std::int64_t rest = m % group;
   if (rest != 0 && rest < plan.parallel.pp) {
     return InvalidInput(
         "training.global_batch: {} gives {} micro-batches a replica, which leaves {} after groups "
-        "of "
-        "{} (parallel.microbatch_group); the last group must have at least pp = {}: use {}",
+        "of {} (parallel.microbatch_group); the last group must have at least pp = {}: use {}",
         plan.batch.global_batch, m, rest, group, plan.parallel.pp,
         NearestMultiples(plan.batch.micro_batch * plan.parallel.dp * group,
                          plan.batch.global_batch));
@@ -323,8 +316,7 @@ Status CheckUnitsOverStages(const Model& model, const Plan& plan, std::string_vi
   if (plan.memory.sharding == Sharding::kZero3 && plan.memory.reshard != kKeepGathered) {
     return InvalidInput(
         "framework_options.reshard: {} with stages (pp {}) is not built: every micro-batch would "
-        "gather "
-        "every layer again, and torchtitan keeps them gathered over stages: use false",
+        "gather every layer again, and torchtitan keeps them gathered over stages: use false",
         plan.memory.reshard == kReshardAll ? "true" : std::to_string(plan.memory.reshard),
         plan.parallel.pp);
   }

@@ -56,8 +56,7 @@ Status CheckEncoderDecoder(const Model& model, const Plan& plan) {
   if (model.layer_embedding > 0 && plan.parallel.pp > 1) {
     return InvalidInput(
         "parallel.pp: every layer of {} adds an embedding of its own, which lies on the first "
-        "stage; "
-        "messages of it are not built: use pp 1",
+        "stage; messages of it are not built: use pp 1",
         model.name);
   }
   if (model.encoder_layers == 0) return {};
@@ -77,8 +76,7 @@ Status CheckEncoderDecoder(const Model& model, const Plan& plan) {
   if (plan.parallel.sequence_parallel && tokens % plan.parallel.tp != 0) {
     return InvalidInput(
         "model.encoder_len: {} is not a multiple of tp ({}), which sequence parallelism needs; "
-        "turn "
-        "parallel.sequence_parallel off",
+        "turn parallel.sequence_parallel off",
         tokens, plan.parallel.tp);
   }
   return {};

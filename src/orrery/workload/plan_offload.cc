@@ -15,9 +15,8 @@ Status CheckOffloadedParts(const Model& model, const Plan& plan) {
     if (plan.parallel.pp > 1 || plan.gathers_units() || model.net != nullptr) {
       return InvalidInput(
           "training.offload_layers: some layers in host memory are built for one stage "
-          "(parallel.pp: "
-          "1, as Transformer Engine's) and sharding none or zero1; change these, leave it out, or "
-          "name training.offload_modules");
+          "(parallel.pp: 1, as Transformer Engine's) and sharding none or zero1; change these, "
+          "leave it out, or name training.offload_modules");
     }
   }
   constexpr std::uint8_t kOfExperts = kOffloadExpertFc1 | kOffloadMoeAct | kOffloadGroupMlp;
@@ -49,8 +48,7 @@ Status CheckOffload(const Model& model, const Plan& plan) {
         "training.offload: parameters are copied from host memory where they are gathered layer by "
         "layer, by FSDP's CPUOffload and DeepSpeed's offload_param; whole weights no framework "
         "keeps there any more (Transformer Engine's offload_weights is deprecated and without "
-        "effect): "
-        "set training.sharding: zero3, or use optimizer");
+        "effect): set training.sharding: zero3, or use optimizer");
   }
   if (plan.memory.offload_optimizer && plan.optimizer != Optimizer::kAdam) {
     return InvalidInput("training.offload: the CPU runs Adam only; set training.optimizer: adam");

@@ -25,8 +25,7 @@ Status CheckZeroBubble(const Plan& plan) {
   if (plan.dual() && (plan.parallel.pp % 2 != 0 || m % 2 != 0)) {
     return InvalidInput(
         "schedule: dualpipe needs an even number of stages and of micro-batches a replica, half "
-        "from "
-        "either end, not {} and {}; change parallel.pp or training.global_batch",
+        "from either end, not {} and {}; change parallel.pp or training.global_batch",
         plan.parallel.pp, m);
   }
   if (plan.dual() && (plan.hybrid() || plan.lora.rank > 0)) {

@@ -50,10 +50,7 @@ class Reader {
  private:
   std::string_view NextLine() {
     ++line_;
-    const std::size_t end = std::min(text_.find('\n'), text_.size());
-    const std::string_view line = text_.substr(0, end);
-    text_.remove_prefix(std::min(end + 1, text_.size()));
-    return line;
+    return TakeLine(&text_);
   }
   static std::string_view NextWord(std::string_view* line) {
     const std::size_t begin = std::min(line->find_first_not_of(" \t\r"), line->size());

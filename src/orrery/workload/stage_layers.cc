@@ -123,8 +123,7 @@ Result<std::vector<int>> GivenLayers(const Model& model, const Plan& plan) {
     if (given[i] < (end ? 0 : 1)) {
       return InvalidInput(
           "parallel.layers_per_stage: entry {} is {}; every {} between the first and the last "
-          "needs "
-          "a layer",
+          "needs a layer",
           i + 1, given[i], plan.parallel.vpp > 1 ? "chunk" : "stage");
     }
     sum += given[i];

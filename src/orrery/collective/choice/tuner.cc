@@ -151,9 +151,7 @@ Result<std::vector<TunerRow>> ParseTunerFile(string_view text, const std::string
   std::vector<TunerRow> rows;
   int number = 0;
   while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    string_view line = text.substr(0, end);
-    text.remove_prefix(end == string_view::npos ? text.size() : end + 1);
+    string_view line = TakeLine(&text);
     ++number;
     const bool blank = line.find_first_not_of(" \t\r") == string_view::npos;
     if (blank || line.front() == '#') continue;

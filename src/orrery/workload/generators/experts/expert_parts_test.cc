@@ -52,10 +52,7 @@ std::string Layers(const graph::Graph& graph, const graph::Program& program) {
 TEST(ExpertParts, ForwardAndBackwardInStep) {
   const graph::Graph g = Make(SmallExperts(1), Overlapped());
   EXPECT_EQ(Layers(g, g.programs[0]),
-            "F0 "
-            "B0.1 F1.1 ? B0.2 ? F1.2 ? B0.3 ? F1.3 "
-            "B1.1 F2.1 ? B1.2 ? F2.2 ? B1.3 ? F2.3 "
-            "B2");
+            "F0 B0.1 F1.1 ? B0.2 ? F1.2 ? B0.3 ? F1.3 B1.1 F2.1 ? B1.2 ? F2.2 ? B1.3 ? F2.3 B2");
 }
 
 // The parts of a layer are the layer: operations, FLOPs and bytes, but for how exchanges are waited

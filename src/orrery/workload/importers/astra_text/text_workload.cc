@@ -175,8 +175,7 @@ Result<std::string> ReadTextWorkload(std::string_view text, const std::string& n
         bottom + 1 >= parsed.layers.size() || parsed.layers[0].forward.comm != "ALLTOALL") {
       return InvalidInput(
           "{}:1: {} is followed by the number of the last bottom layer, from 1 to {}, and the "
-          "first "
-          "layer's forward communication is ALLTOALL",
+          "first layer's forward communication is ALLTOALL",
           Printable(name), Printable(policy, 40), parsed.layers.size() - 2);
     }
   }

@@ -97,8 +97,7 @@ DumpiReader::DumpiReader(std::string_view bytes, std::string name)
 }
 
 std::string_view DumpiReader::Line() {
-  std::string_view line = rest_.substr(0, rest_.find('\n'));
-  rest_.remove_prefix(std::min(rest_.size(), line.size() + 1));
+  std::string_view line = TakeLine(&rest_);
   ++line_;
   if (line.ends_with('\r')) line.remove_suffix(1);
   return line;

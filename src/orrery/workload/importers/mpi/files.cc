@@ -58,8 +58,7 @@ Result<std::vector<std::string>> MpiFiles(const std::vector<std::string>& paths)
     if (LastNumber(files[rank]).value == static_cast<std::int64_t>(rank)) continue;
     return InvalidInput(
         "'{}': the files of ranks are numbered from 0 at the end of their names; the one of rank "
-        "{} "
-        "is missing or there twice",
+        "{} is missing or there twice",
         Printable(files[rank]), rank);
   }
   return files;

@@ -299,8 +299,7 @@ class RankImport {
     if (r.call == MpiCall::kWaitOne) {
       part_.notes.insert(
           "which request MPI_Waitany and MPI_Waitsome found is not in the trace: the oldest of "
-          "theirs "
-          "is taken");
+          "theirs is taken");
       std::erase_if(addresses, [&](std::uint64_t a) { return requests_.at(a).op == kNone; });
       const auto oldest = std::ranges::min_element(
           addresses, {}, [&](std::uint64_t a) { return requests_.at(a).posted; });

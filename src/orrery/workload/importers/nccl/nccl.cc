@@ -92,8 +92,7 @@ class Importer {
     if (!complete) {
       return InvalidInput(
           "'{}': {} processes wrote, and the largest communicator has {} ranks: give the logs of "
-          "all "
-          "ranks, from their beginning",
+          "all ranks, from their beginning",
           Printable(name_), processes.size(), most);
     }
     for (std::uint32_t r = 0; r < by_rank.size(); ++r) rank_of_[by_rank[r]] = r;

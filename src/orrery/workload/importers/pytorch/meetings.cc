@@ -169,8 +169,7 @@ class Matcher {
       if (count(m) == count(g.members[0])) continue;
       return InvalidInput(
           "group '{}': rank {} has {} collectives in this step, rank {} has {}: choose another "
-          "step "
-          "(pytorch.step), or trace with a barrier before each",
+          "step (pytorch.step), or trace with a barrier before each",
           Printable(g.name), g.members[0], count(g.members[0]), m, count(m));
     }
     for (std::size_t k = 0; k < count(g.members[0]); ++k) {

@@ -30,9 +30,8 @@ Result<BusBandwidths> BusBandwidths::Parse(std::string_view text, const std::str
   table.name_ = name;
   std::string_view section;
   for (int number = 1; !text.empty(); ++number) {
-    const std::size_t end = text.find('\n');
-    std::string_view line = Trimmed(text.substr(0, end).substr(0, text.substr(0, end).find('#')));
-    text.remove_prefix(end == text.npos ? text.size() : end + 1);
+    std::string_view line = TakeLine(&text);
+    line = Trimmed(line.substr(0, line.find('#')));
     const std::size_t colon = line.find(':');
     if (line.empty() || (colon == line.npos && section.empty())) continue;  // its title
     const std::string_view key = Trimmed(line.substr(0, line.find_first_of(",:")));

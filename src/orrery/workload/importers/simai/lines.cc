@@ -177,9 +177,8 @@ Status MoveShards(std::int64_t from, std::int64_t to, std::size_t micro_batches,
   }
   assumed->push_back(fmt::format(
       "TP {} in place of {}: every line's times are {}/{} of the file's, as if smaller kernels "
-      "were "
-      "as efficient and all of their work were divided; a layer's messages hold whole activations "
-      "and stay, gradients' bytes are divided",
+      "were as efficient and all of their work were divided; a layer's messages hold whole "
+      "activations and stay, gradients' bytes are divided",
       to, from, from, to));
   return {};
 }

@@ -150,8 +150,7 @@ Status Communicators::AssignRanks() {
   const auto missing = std::ranges::count(program_of_, kNoProgram);
   return InvalidInput(
       "no program stands for rank {}, nor for {} others of {}: trace them, too (orrery-trace "
-      "--rank "
-      "0,1,…), or say how ranks are numbered (--mesh pp=2,dp=4)",
+      "--rank 0,1,…), or say how ranks are numbered (--mesh pp=2,dp=4)",
       none - program_of_.begin(), missing - 1, directory_.world_size);
 }
 

@@ -64,8 +64,7 @@ void SayWhatWasAssumed(const TraceDirectory& directory, const LoweringNotes& not
   }
   out->assumed.emplace_back(
       "an operator of the trace is one kernel; launches, views, calls of modules and of "
-      "collectives "
-      "take the host what eager PyTorch's do");
+      "collectives take the host what eager PyTorch's do");
 }
 
 }  // namespace
